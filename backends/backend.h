@@ -1,0 +1,57 @@
+/* What a backend is: a const table of operations that a warden runs. The operations are plain
+ * blocking code in a short-lived helper process (never threads), never log, and report one
+ * box_error. */
+#pragma once
+
+#include "base/error.h"
+#include "base/id.h"
+#include "warden/protocol.h"
+
+typedef struct box_backend
+    box_backend;          /* the backend's own state, made once at the warden's start */
+struct box_warden_config; /* warden/config.h: what its root-owned file allows */
+
+/* A sandbox as the warden keeps it: enough to find everything of it again after a crash. */
+typedef struct box_sandbox_record {
+    box_uid uid;
+    box_uid instance;
+    int32_t pid;         /* PID 1 of the sandbox, in the warden's pid namespace */
+    uint32_t uid_base;   /* first host uid of its range; 0 = none */
+    uint64_t start_time; /* of that pid, /proc/PID/stat field 22: a reused pid is not ours */
+    uint32_t flags;      /* BOX_CREATE_* */
+    uint32_t reserved;
+} box_sandbox_record;
+
+/* What create hands back besides the record. */
+typedef struct box_sandbox_fds {
+    int pidfd;
+    int cgroup; /* -1 when there is none; so for all */
+    int devpts;
+    int memory;
+} box_sandbox_fds;
+
+typedef struct box_backend_ops {
+    const char *name;   /* in the config file and in CreateSessionRequest.spec.backend */
+    uint32_t isolation; /* box_warden_hello.isolation */
+    /* Probes the host for real (a write, a mount, a clone): the guarantees it can give, and one
+     * line. */
+    int (*open)(const struct box_warden_config *config, box_backend **out, uint32_t *guarantees,
+                char detail[BOX_WARDEN_MAX_NAME], box_error *err);
+    void (*close)(box_backend *b);
+    /* `listen_fd` is what the agent inherits. record->uid, instance and uid_base are filled in
+     * before. */
+    int (*create)(box_backend *b, const box_warden_create *request, int listen_fd,
+                  box_sandbox_record *record, box_sandbox_fds *fds, box_warden_answer *answer,
+                  box_error *err);
+    /* Idempotent: also cleans up what is left of one that is half made or dead. */
+    int (*destroy)(box_backend *b, const box_sandbox_record *record, box_error *err);
+    int (*alive)(box_backend *b, const box_sandbox_record *record, box_alive *out, box_error *err);
+    int (*set_limits)(box_backend *b, const box_sandbox_record *record,
+                      const box_warden_limits *limits, box_error *err);
+    int (*usage)(box_backend *b, const box_sandbox_record *record, box_warden_answer *out,
+                 box_error *err);
+} box_backend_ops;
+
+/* The one const array of backends this program was built with; NULL when there is none of that
+ * name. */
+const box_backend_ops *box_backend_find(const char *name);

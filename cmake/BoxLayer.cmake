@@ -1,0 +1,32 @@
+# box_layer(NAME PREFIX DIR [SOURCES ...] [DEPS ...])
+#
+# A static library whose headers are seen as "PREFIX/x.h", and only by targets that link it: each
+# layer gets an include folder of its own that holds one link, so a wrong include does not compile.
+function(box_layer NAME PREFIX DIR)
+    cmake_parse_arguments(ARG "" "" "SOURCES;DEPS" ${ARGN})
+    set(view ${CMAKE_BINARY_DIR}/layers/${NAME})
+    file(MAKE_DIRECTORY ${view})
+    file(CREATE_LINK ${DIR} ${view}/${PREFIX} SYMBOLIC)
+    if(ARG_SOURCES)
+        add_library(${NAME} STATIC ${ARG_SOURCES})
+        target_include_directories(${NAME} PUBLIC $<BUILD_INTERFACE:${view}>)
+        target_link_libraries(${NAME} PRIVATE box_options PUBLIC ${ARG_DEPS})
+    else()
+        add_library(${NAME} INTERFACE)
+        target_include_directories(${NAME} INTERFACE $<BUILD_INTERFACE:${view}>)
+        target_link_libraries(${NAME} INTERFACE ${ARG_DEPS})
+    endif()
+endfunction()
+
+# box_unit_test(NAME [SOURCES ...] [DEPS ...]): one CMocka program, tests/unit/NAME.c by default.
+function(box_unit_test NAME)
+    cmake_parse_arguments(ARG "" "" "SOURCES;DEPS" ${ARGN})
+    if(NOT ARG_SOURCES)
+        set(ARG_SOURCES ${PROJECT_SOURCE_DIR}/tests/unit/${NAME}.c)
+    endif()
+    add_executable(${NAME} ${ARG_SOURCES})
+    set_target_properties(${NAME} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+    target_link_libraries(${NAME} PRIVATE box_options ${ARG_DEPS} PkgConfig::CMOCKA)
+    add_test(NAME unit.${NAME} COMMAND ${NAME})
+    set_tests_properties(unit.${NAME} PROPERTIES LABELS unit TIMEOUT 120 SKIP_RETURN_CODE 77)
+endfunction()

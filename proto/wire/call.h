@@ -1,0 +1,116 @@
+/* box_call: a call as its handler sees it, whatever carries it (an HTTP/2 stream of server/rpc, or
+ * the client library's inproc channel).
+ *
+ * A call belongs to one loop thread: every function here is called there, and handlers and
+ * callbacks run there. Jobs for other threads hold a reference and come back by box_loop_post.
+ * Answering or finishing a call that is over is harmless. */
+#pragma once
+
+#include <protobuf-c/protobuf-c.h>
+
+#include "base/buf.h"
+#include "base/clock.h"
+#include "wire/metadata.h"
+#include "wire/validate.h"
+
+typedef struct box_call box_call;
+struct box_method;
+struct box_service;
+
+/* --- for handlers -------------------------------------------------------------------------------
+ */
+
+box_call *box_call_ref(box_call *call);
+void box_call_unref(box_call *call);
+
+const struct box_method *box_call_method(const box_call *call);
+/* What the server gave with the service. */
+void *box_call_context(const box_call *call);
+/* Who calls: set by the transport's admission hook before the handler, NULL where there is none.
+ * The type is policy's. */
+const void *box_call_identity(const box_call *call);
+const box_metadata *box_call_metadata(const box_call *call);
+/* Absolute; 0 = none. */
+box_time box_call_deadline(const box_call *call);
+/* False once the call was finished, cancelled or lost. */
+bool box_call_is_open(const box_call *call);
+
+/* Sends one message (copied). Call box_call_is_writable before producing more of an unbounded
+ * stream. */
+void box_call_send(box_call *call, const ProtobufCMessage *message);
+/* Ends the call: OK when err is NULL. */
+void box_call_finish(box_call *call, const box_error *err);
+/* Initial metadata goes out with the first message, trailing with the end. */
+int box_call_add_header(box_call *call, const char *key, const char *value, box_error *err)
+    BOX_MUST_USE;
+int box_call_add_trailer(box_call *call, const char *key, const char *value, box_error *err)
+    BOX_MUST_USE;
+
+/* Back-pressure, outwards: false when more than BOX_STREAM_HIGH_WATER_BYTES wait to be sent;
+ * on_writable is called when it is true again. */
+bool box_call_is_writable(const box_call *call);
+void box_call_on_writable(box_call *call, void (*fn)(box_call *call, void *arg), void *arg);
+/* Inwards: no further request message is delivered, and the peer's window is not opened. */
+void box_call_pause(box_call *call);
+void box_call_resume(box_call *call);
+
+/* Called once, when the call is over for any reason: why->reason is NONE after box_call_finish,
+ * CANCELLED when the peer went away or reset, DEADLINE, SHUTTING_DOWN. The place to stop work and
+ * free what belongs to the call. Set at most once. */
+void box_call_on_end(box_call *call, void (*fn)(box_call *call, void *arg, const box_error *why),
+                     void *arg);
+/* The handler's own state of a streaming call. */
+void box_call_set_state(box_call *call, void *state);
+void *box_call_state(const box_call *call);
+
+/* --- for transports -----------------------------------------------------------------------------
+ */
+
+typedef struct box_call_ops {
+    /* One packed message; never called after finish. */
+    void (*send)(box_call *call, const uint8_t *message, size_t len);
+    /* err NULL = OK. */
+    void (*finish)(box_call *call, const box_error *err);
+    bool (*is_writable)(const box_call *call);
+    void (*pause)(box_call *call, bool paused);
+    /* The last reference went. Frees the memory that holds the call. */
+    void (*destroy)(box_call *call);
+} box_call_ops;
+
+/* Embedded as the first member of a transport's own struct. Fields are call.c's; transports may
+ * read headers and trailers when they send. */
+struct box_call {
+    const box_call_ops *ops;
+    const struct box_service *service;
+    const struct box_method *method;
+    const void *identity;
+    box_metadata metadata; /* the request's */
+    box_metadata headers;
+    box_metadata trailers;
+    box_time deadline;
+    unsigned refs;
+    bool started;     /* handler was called */
+    bool got_message; /* unary and server streaming: the one request came */
+    bool finished;    /* box_call_finish, or ended by the peer */
+    bool ended;       /* on_end was delivered */
+    void *state;
+    void (*writable)(box_call *call, void *arg);
+    void *writable_arg;
+    void (*end)(box_call *call, void *arg, const box_error *why);
+    void *end_arg;
+};
+
+/* One reference, for the transport. metadata is taken. */
+void box_call_init(box_call *call, const box_call_ops *ops, const struct box_service *service,
+                   const struct box_method *method, const void *identity, box_metadata *metadata,
+                   box_time deadline);
+/* What the transport received. Each may end the call: with the handler's error, or UNIMPLEMENTED
+ * for a wrong number of request messages (grpc-conformance.md 52, 53) or a handler that is not
+ * there. */
+void box_call_deliver_start(box_call *call); /* streaming requests: the handler begins */
+void box_call_deliver_message(box_call *call, const uint8_t *data, size_t len);
+void box_call_deliver_half_close(box_call *call);
+void box_call_deliver_writable(box_call *call);
+/* Over without box_call_finish: cancelled, deadline, connection lost. Drops the transport's
+ * reference. */
+void box_call_deliver_end(box_call *call, const box_error *why);

@@ -1,0 +1,105 @@
+/* gRPC over HTTP/2, one connection, bytes in and bytes out: no sockets, clock or threads inside.
+ * Server and client are the same object with a different role. Not for several threads at once.
+ *
+ * Callbacks run inside box_h2_receive, box_h2_send (writable) and the stream functions. A callback
+ * may call any function here on any stream except box_h2_free. */
+#pragma once
+
+#include "base/buf.h"
+#include "base/clock.h"
+#include "wire/metadata.h"
+
+typedef struct box_h2 box_h2;
+typedef struct box_h2_stream box_h2_stream;
+
+/* Server: what a new request says. Already checked: POST, te, content type, path shape,
+ * grpc-timeout. */
+typedef struct box_h2_request {
+    const char *path;      /* "/box.v1.ExecService/Exec" */
+    const char *authority; /* "" when absent */
+    box_metadata
+        *metadata;       /* application metadata with `authorization`; may be taken (left zeroed) */
+    uint64_t timeout_ns; /* 0: none; an expired one is 1 */
+} box_h2_request;
+
+typedef struct box_h2_events {
+    /* Server: headers came, before any body. Set the stream's owner, or finish it at once. */
+    void (*request)(void *owner, box_h2_stream *s, const box_h2_request *request);
+    /* Client: initial metadata, at most once; not for trailers-only. */
+    void (*headers)(void *owner, box_h2_stream *s, const box_metadata *metadata);
+    /* A whole message, valid during the call. Its window is given back on return unless paused. */
+    void (*message)(void *owner, box_h2_stream *s, const uint8_t *data, size_t len);
+    /* Server: the client sent everything. */
+    void (*half_close)(void *owner, box_h2_stream *s);
+    /* The queue of unsent bytes fell below BOX_STREAM_LOW_WATER_BYTES after having been above the
+     * high-water mark. */
+    void (*writable)(void *owner, box_h2_stream *s);
+    /* Last event of a stream; it is freed on return. Server: why is NONE after box_h2_finish went
+     * out, CANCELLED on reset or connection loss, PROTOCOL, MESSAGE_SIZE... (then an answer was
+     * already sent). Client: the call's status (NONE = OK), trailers set (NULL when there are
+     * none). */
+    void (*closed)(void *owner, box_h2_stream *s, const box_error *why,
+                   const box_metadata *trailers);
+    /* The peer sent GOAWAY: no new streams here. */
+    void (*goaway)(void *owner);
+} box_h2_events;
+
+typedef struct box_h2_config {
+    bool server;
+    const char *scheme;       /* client: "https" or "http" */
+    const char *authority;    /* client */
+    const char *user_agent;   /* client: "grpc-c-box/0.1.0" */
+    size_t max_message_bytes; /* received; 0 = BOX_MAX_MESSAGE_BYTES */
+    uint32_t max_streams;     /* server; 0 = BOX_MAX_STREAMS_PER_CONNECTION */
+} box_h2_config;
+
+/* config's strings are copied. owner goes to every event. */
+box_h2 *box_h2_new(const box_h2_config *config, const box_h2_events *events, void *owner);
+/* Every open stream gets its closed event (why: cancelled, client: UNAVAILABLE) first. */
+void box_h2_free(box_h2 *h);
+
+/* Bytes from the peer. -1: the connection is broken (a GOAWAY may be waiting in box_h2_send); send
+ * what there is, then close. */
+int box_h2_receive(box_h2 *h, const uint8_t *data, size_t len, box_error *err) BOX_MUST_USE;
+/* Appends up to about max_bytes of what is to be sent to out. 0 or -1 (broken). */
+int box_h2_send(box_h2 *h, box_buf *out, size_t max_bytes, box_error *err) BOX_MUST_USE;
+/* There may be something to send. */
+bool box_h2_wants_send(const box_h2 *h);
+/* Nothing to read or send any more: close the connection. */
+bool box_h2_is_done(const box_h2 *h);
+size_t box_h2_stream_count(const box_h2 *h);
+
+/* Server, graceful end: first GOAWAY with last id 2^31-1 now; after box_h2_drain_finish the true
+ * one; open streams go on (grpc-conformance.md 105). */
+void box_h2_drain(box_h2 *h);
+void box_h2_drain_finish(box_h2 *h);
+
+/* --- streams
+ * -------------------------------------------------------------------------------------- */
+
+void box_h2_stream_set_owner(box_h2_stream *s, void *owner);
+void *box_h2_stream_owner(const box_h2_stream *s);
+
+/* Client: a new call; the stream is open until its closed event. timeout_ns 0 = none. -1 when the
+ * connection cannot take it (going away, broken): UNAVAILABLE; nothing was sent. */
+int box_h2_request_start(box_h2 *h, const char *path, const box_metadata *metadata,
+                         uint64_t timeout_ns, void *stream_owner, box_h2_stream **out,
+                         box_error *err) BOX_MUST_USE;
+/* Client: no more messages. */
+void box_h2_half_close(box_h2_stream *s);
+/* Client: RST_STREAM CANCEL; closed comes with why (CANCELLED, DEADLINE) before this returns. */
+void box_h2_cancel(box_h2_stream *s, const box_error *why);
+
+/* Either: queues one message (copied). Server: headers go first, with `headers` set before. */
+void box_h2_message(box_h2_stream *s, const uint8_t *data, size_t len);
+/* Server: initial metadata, before the first message. Borrowed for the call. */
+void box_h2_set_headers(box_h2_stream *s, const box_metadata *headers);
+/* Server: status and trailers (NULL = none) after all messages; NULL err = OK. closed follows once
+ * sent. The rest of the request is dropped. */
+void box_h2_finish(box_h2_stream *s, const box_error *err, const box_metadata *trailers);
+
+size_t box_h2_unsent_bytes(const box_h2_stream *s);
+bool box_h2_is_writable(const box_h2_stream *s);
+/* While paused no message event comes and the stream's window stays shut; what had arrived waits.
+ */
+void box_h2_pause(box_h2_stream *s, bool paused);

@@ -1,0 +1,29 @@
+/* gRPC metadata: an ordered list of keys and values. */
+#pragma once
+
+#include "base/buf.h"
+
+typedef struct box_metadata_entry {
+    char *key;      /* 0-9 a-z _ - . */
+    uint8_t *value; /* for a "-bin" key the decoded bytes; a NUL that is not counted follows */
+    size_t value_len;
+} box_metadata_entry;
+
+/* Zero is empty. Owned; free with box_metadata_done. */
+typedef struct box_metadata {
+    box_metadata_entry *entries;
+    size_t count;
+} box_metadata;
+
+void box_metadata_done(box_metadata *md);
+
+/* Checks key and value as grpc-conformance.md 26, 27 and 34 want them of an application; a reserved
+ * key (grpc-*, te, content-type, user-agent, ":...") is VALIDATION. Order and duplicates are kept.
+ */
+int box_metadata_add(box_metadata *md, const char *key, const void *value, size_t len,
+                     box_error *err) BOX_MUST_USE;
+int box_metadata_add_text(box_metadata *md, const char *key, const char *value, box_error *err)
+    BOX_MUST_USE;
+
+/* First value of the key as text, or NULL. */
+const char *box_metadata_get(const box_metadata *md, const char *key);

@@ -1,0 +1,50 @@
+/* Loop threads and the worker pool: the only way between threads of boxd.
+ *
+ * A loop owns connections, calls and timers; what belongs to a loop is touched on its thread only.
+ * box_loop_post and box_loop_offload are the only doors between threads. */
+#pragma once
+
+#include "base/clock.h"
+#include "base/error.h"
+
+typedef struct box_loops box_loops; /* N loop threads and one worker pool */
+typedef struct box_loop box_loop;
+typedef struct box_timer box_timer;
+typedef struct box_watch box_watch;
+
+/* n_loops 0 = one a core. Threads start with box_loops_run. */
+int box_loops_new(unsigned n_loops, unsigned n_workers, box_loops **out, box_error *err)
+    BOX_MUST_USE;
+unsigned box_loops_count(const box_loops *all);
+box_loop *box_loops_get(box_loops *all, unsigned i);
+/* Runs every loop (loop 0 on this thread) until box_loops_stop, then joins. */
+int box_loops_run(box_loops *all, box_error *err) BOX_MUST_USE;
+void box_loops_stop(box_loops *all); /* any thread */
+void box_loops_free(box_loops *all);
+
+/* The loop this thread runs, or NULL. */
+box_loop *box_loop_current(void);
+/* Time at the start of this iteration; refreshed by box_loop_update. */
+box_time box_loop_now(const box_loop *l);
+
+/* Runs fn(arg) on that loop, soon, in order; from any thread. Also from the loop itself: never
+ * inside the caller. */
+void box_loop_post(box_loop *l, void (*fn)(void *arg), void *arg);
+/* Runs `run` on a worker, then `done` on this loop. -1 (RESOURCE_EXHAUSTED kind: RATE_LIMIT) when
+ * the queue is full; then neither runs. */
+int box_loop_offload(box_loop *l, void (*run)(void *arg), void (*done)(void *arg), void *arg,
+                     box_error *err) BOX_MUST_USE;
+
+/* Timers: fn runs once at `at` (absolute), on the loop. Setting again moves it; BOX_TIME_NEVER
+ * stops it. A freed timer never fires. Cheap: thousands per loop. */
+BOX_LOOP box_timer *box_timer_new(box_loop *l, void (*fn)(void *arg), void *arg);
+BOX_LOOP void box_timer_set(box_timer *t, box_time at);
+BOX_LOOP void box_timer_free(box_timer *t);
+
+/* Readiness of a descriptor, level-triggered. The descriptor stays the caller's and must outlive
+ * the watch. Freeing one inside its own callback is allowed. */
+enum { BOX_READABLE = 1, BOX_WRITABLE = 2 };
+BOX_LOOP int box_watch_new(box_loop *l, int fd, void (*fn)(void *arg, int events), void *arg,
+                           box_watch **out, box_error *err) BOX_MUST_USE;
+BOX_LOOP void box_watch_set(box_watch *w, int events); /* 0 = paused */
+BOX_LOOP void box_watch_free(box_watch *w);
