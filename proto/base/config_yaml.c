@@ -203,7 +203,7 @@ static int read_records(reader *r, const box_config_key *key, const char *label,
         if (box_config_add_record(key, label, base, &record, r->err) < 0)
             return place_error(r, r->event.start_mark);
         char inner[PATH_BYTES];
-        (void)snprintf(inner, sizeof inner, "%s[%zu].", label, i); /* only for messages */
+        (void)snprintf(inner, sizeof inner, "%.100s[%zu].", label, i); /* only for messages */
         BOX_AUTO(box_freep)
         bool *seen = box_alloc_array(2 * key->n_fields, sizeof *seen);
         scope s = {key->fields, key->n_fields, record, inner, seen};
