@@ -38,6 +38,11 @@
 /* How long SIGTERM waits for running calls before they are cancelled. */
 #define BOX_DRAIN_SECONDS 5
 
+/* Configuration files: a full one is about 8 KiB; lists hold that many entries unless their key says
+ * otherwise. */
+#define BOX_CONFIG_MAX_BYTES (256 * 1024)
+#define BOX_CONFIG_MAX_ITEMS 256
+
 /* --- API ------------------------------------------------------------------------------------- */
 
 #define BOX_MAX_ID_BYTES          256
