@@ -1,13 +1,212 @@
-/* Sessions: the table, their life, and commands in them. Knows nothing of protobuf, gRPC or HTTP/2:
- * service/ converts. All box_session_* calls are made on a loop thread and answer by a callback on
- * the same loop; a callback's arg may have gone stale only if the caller let it: cancel first. */
+/* Sessions: the table, their life, and the backends that make them. Knows nothing of protobuf, gRPC
+ * or HTTP/2: service/ converts. Commands in sessions are in exec.h.
+ *
+ * Functions that take a callback are called on a loop thread; the callback runs later, exactly
+ * once, on the same loop. The others are for any thread and never wait. Another tenant's session
+ * answers exactly like none. */
 #pragma once
 
-#include "base/buf.h"
 #include "base/clock.h"
 #include "base/id.h"
-#include "base/map.h"
 #include "loop/loop.h"
-#include "policy/identity.h"
+#include "session/spec.h"
 
 typedef struct box_sessions box_sessions;
+
+/* --- configuration ---------------------------------------------------------------------------- */
+
+typedef struct box_backend_config {
+    const char *name;        /* "namespace" */
+    const char *socket_path; /* of its warden; NULL when fd is given */
+    int fd;                  /* a connected SEQPACKET socket (taken), or -1 */
+} box_backend_config;
+
+/* Strings are copied. Zero of a number means its default. */
+typedef struct box_sessions_config {
+    box_loops *loops;
+    const char *run_dir; /* existing, 0700, ours alone: sockets of agents; stale ones are removed */
+    box_uid instance;    /* of this boxd, kept in its state directory */
+    const box_backend_config *backends;
+    size_t n_backends;
+    const char *backend; /* used when a spec names none: "auto" (default), "local", a name */
+    const char *default_profile;  /* NULL = "default" */
+    const char *default_image;    /* NULL or "": the backend's own (namespace: the host's root) */
+    int64_t default_memory_bytes; /* 0 = the profile's */
+    bool disabled;                /* box.enabled = false: creating calls get BOX_DISABLED */
+    uint32_t required_guarantees; /* admission: box_guarantee bits every sandbox must have */
+    uint32_t max_sessions;        /* live, whole server; 10,000 */
+    uint32_t max_sessions_per_tenant; /* 256 */
+    uint64_t idle_ttl_ns;             /* 300 s */
+    uint64_t lifetime_ns;             /* 48 h */
+    int64_t (*wall_ns)(void);         /* NULL = box_wall_ns */
+} box_sessions_config;
+
+/* Connects to the wardens once the loops run. */
+int box_sessions_new(const box_sessions_config *config, box_sessions **out, box_error *err)
+    BOX_MUST_USE;
+/* From now on creating calls and Exec get SHUTTING_DOWN; every sandbox that is not persistent is
+ * removed; then (at most 10 s later) done(arg) on loop 0. Any thread, once. */
+void box_sessions_drain(box_sessions *all, void (*done)(void *arg), void *arg);
+/* After the loops have stopped. */
+void box_sessions_free(box_sessions *all);
+
+/* --- what a session is ------------------------------------------------------------------------ */
+
+typedef enum box_session_state {
+    BOX_SESSION_CREATED = 1,
+    BOX_SESSION_STARTING,
+    BOX_SESSION_RUNNING,
+    BOX_SESSION_STOPPING,
+    BOX_SESSION_STOPPED,
+    BOX_SESSION_ERROR,
+} box_session_state;
+
+typedef enum box_stop_reason {
+    BOX_STOP_NONE,
+    BOX_STOP_REQUESTED,    /* StopSession */
+    BOX_STOP_IDLE,         /* idle_ttl passed */
+    BOX_STOP_LIFETIME,     /* 48 h */
+    BOX_STOP_EXEC_TIMEOUT, /* destroy_on_timeout */
+    BOX_STOP_DELETED,
+    BOX_STOP_SHUTDOWN,
+    BOX_STOP_LOST,          /* the sandbox vanished (state ERROR): rebuilt on next use */
+    BOX_STOP_CREATE_FAILED, /* state ERROR */
+    BOX_STOP_BROKEN,        /* its agent broke the protocol or stopped answering (state ERROR) */
+} box_stop_reason;
+
+const char *box_session_state_name(box_session_state s); /* "RUNNING" */
+const char *box_stop_reason_name(box_stop_reason r);     /* "idle"; "" for NONE */
+
+/* A snapshot. Owned (box_session_info_done). */
+typedef struct box_session_info {
+    char *id;
+    char *tenant;
+    box_uid uid;
+    box_session_state state;
+    box_stop_reason stop_reason;
+    box_error error;      /* why the state is ERROR */
+    box_spec spec;        /* complete: every value that holds, all bits set */
+    char *backend;        /* the one that was chosen */
+    uint32_t guarantees;  /* what holds for this sandbox: box_guarantee bits */
+    uint32_t best_effort; /* what the profile wants and this host cannot give */
+    uint32_t clamped;     /* box_spec_field: values the profile forced or cut */
+    uint32_t running_execs;
+    uint32_t queued_execs;
+    int64_t created_wall_ns; /* since 1970 */
+    int64_t last_used_wall_ns;
+    int64_t stopped_wall_ns; /* 0 while it lives */
+    int64_t expires_wall_ns; /* when it stops if nothing happens: idle or lifetime; RUNNING only */
+    bool one_off;            /* goes with the Exec that made it; never listed */
+    bool created;            /* answers of creating calls: by this call */
+} box_session_info;
+
+void box_session_info_done(box_session_info *info);
+
+/* --- calls ------------------------------------------------------------------------------------ */
+
+/* info is NULL exactly when err is not. Both are borrowed for the call. */
+typedef void (*box_session_done)(void *arg, const box_session_info *info, const box_error *err);
+
+typedef struct box_create_request {
+    const char *tenant;
+    const char *id;              /* "" = the server makes one */
+    const box_spec *spec;        /* NULL = nothing asked */
+    const char *idempotency_key; /* NULL or "" = none */
+    const uint8_t *digest;       /* 32 bytes of the request, with idempotency_key */
+} box_create_request;
+
+/* Creates or reuses; answers when it is RUNNING. Errors: VALIDATION, SESSION_CONFLICT {session,
+ * fields}, GUARANTEE_UNSUPPORTED {guarantees, backend}, SESSION_LIMIT, BACKEND_UNAVAILABLE
+ * {backend}, SHUTTING_DOWN, BOX_DISABLED, IDEMPOTENCY_MISMATCH, what the warden said. */
+void box_session_create(box_sessions *all, const box_create_request *r, box_session_done done,
+                        void *arg);
+
+/* SESSION_NOT_FOUND {kind, id}. */
+int box_session_get(box_sessions *all, const char *tenant, const char *id, box_session_info *out,
+                    box_error *err) BOX_MUST_USE;
+
+typedef struct box_session_filter {
+    uint32_t states;         /* 1 << box_session_state; 0 = all */
+    const box_label *labels; /* all must be there */
+    size_t n_labels;
+} box_session_filter;
+
+/* Sessions of the tenant after the position (after_id NULL: from the start), by create time, then
+ * id; at most `limit`. *out: an array for box_session_list_free. *more: there are others behind. */
+void box_session_list(box_sessions *all, const char *tenant, const box_session_filter *filter,
+                      int64_t after_created_wall_ns, const char *after_id, size_t limit,
+                      box_session_info **out, size_t *n, bool *more);
+void box_session_list_free(box_session_info *infos, size_t n);
+
+/* Sets the fields in changes->set: LABELS, IDLE_TTL, MAX_PARALLEL_EXECS, CPU, MEMORY, PIDS; any
+ * other is VALIDATION. SESSION_NOT_RUNNING {stop_reason} when a limit is to change and nothing
+ * runs. */
+void box_session_update(box_sessions *all, const char *tenant, const char *id,
+                        const box_spec *changes, box_session_done done, void *arg);
+
+/* Makes it live at least until now + for_ns (within its lifetime); never shortens. */
+int box_session_extend(box_sessions *all, const char *tenant, const char *id, uint64_t for_ns,
+                       box_session_info *out, box_error *err) BOX_MUST_USE;
+
+/* Ends the sandbox; what runs is killed; the record stays for BOX_SESSION_RECORD_SECONDS.
+ * Idempotent. */
+void box_session_stop(box_sessions *all, const char *tenant, const char *id, box_session_done done,
+                      void *arg);
+/* The same and the record goes too. info is the last state. allow_missing: none is no error, and
+ * info and err are both NULL. */
+void box_session_delete(box_sessions *all, const char *tenant, const char *id, bool allow_missing,
+                        box_session_done done, void *arg);
+
+/* --- watching --------------------------------------------------------------------------------- */
+
+typedef struct box_session_watch box_session_watch;
+
+typedef struct box_session_watch_events {
+    /* The newest state; states passed meanwhile are skipped. deleted: it is gone. */
+    void (*changed)(void *arg, const box_session_info *info, bool deleted);
+    /* False: nothing is delivered until box_session_watch_resume. */
+    bool (*writable)(void *arg);
+    /* The watcher was too slow to be told of every deletion (RATE_LIMIT), or the server ends
+     * (SHUTTING_DOWN). Nothing follows. */
+    void (*ended)(void *arg, const box_error *why);
+} box_session_watch_events;
+
+/* Tells the current state of every session of the tenant (id NULL) or of that one, then changes,
+ * on this loop. SESSION_LIMIT kind RATE_LIMIT when there are too many watchers. */
+int box_session_watch_new(box_sessions *all, const char *tenant, const char *id,
+                          const box_session_watch_events *events, void *arg,
+                          box_session_watch **out, box_error *err) BOX_MUST_USE;
+void box_session_watch_resume(box_session_watch *w);
+/* Same loop; nothing is delivered afterwards. Also after `ended`. */
+void box_session_watch_free(box_session_watch *w);
+
+/* --- reports ---------------------------------------------------------------------------------- */
+
+typedef struct box_backend_report {
+    char name[64];
+    bool available;
+    bool selected;       /* what `backend` of the configuration means now */
+    uint32_t guarantees; /* box_guarantee bits */
+    uint32_t isolation;  /* 0 none, 1 process, 2 container, 3 virtual machine */
+    char detail[256];    /* one line: what it runs on, or why it is not available */
+} box_backend_report;
+
+size_t box_backends_count(const box_sessions *all);
+/* i below the count, in order of configuration. */
+void box_backends_report(box_sessions *all, size_t i, box_backend_report *out);
+/* False when none of that name ("auto" and "local" allowed) is configured. */
+bool box_backends_find(box_sessions *all, const char *name, box_backend_report *out);
+
+typedef struct box_sessions_stats {
+    uint64_t live;    /* CREATED to STOPPING, one-off ones included */
+    uint64_t records; /* STOPPED and ERROR */
+    uint64_t running_execs;
+    uint64_t queued_execs;
+    uint64_t created_total;
+    uint64_t execs_total;
+    uint64_t max_sessions; /* the limit that holds for this view */
+    bool draining;
+} box_sessions_stats;
+
+/* tenant NULL = all. The totals are the server's. */
+void box_sessions_stats_get(box_sessions *all, const char *tenant, box_sessions_stats *out);
