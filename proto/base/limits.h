@@ -42,6 +42,7 @@
  * otherwise. */
 #define BOX_CONFIG_MAX_BYTES (256 * 1024)
 #define BOX_CONFIG_MAX_ITEMS 256
+#define BOX_CONFIG_MAX_PATH  1024
 
 /* --- API ------------------------------------------------------------------------------------- */
 
