@@ -24,18 +24,24 @@ find_program(BOX_PROTOC protoc REQUIRED)
 find_program(BOX_PROTOC_GEN_C protoc-gen-c REQUIRED)
 find_path(BOX_PROTOC_INCLUDE google/protobuf/descriptor.proto REQUIRED)
 
-# box_generate_run(...): the rules. Lists are output files relative to OUT.
+# The rules. FILES are the outputs, relative to OUT; PLUGIN are parameters of protoc-gen-boxc.
 function(box_generate_rules NAME OUT)
     cmake_parse_arguments(ARG "" "DESCRIPTOR_SYMBOL" "PROTOS;IMPORT_DIRS;PLUGIN;FILES" ${ARGN})
     set(work ${CMAKE_CURRENT_BINARY_DIR}/${NAME}.work)
     file(MAKE_DIRECTORY ${work} ${OUT})
     list(TRANSFORM ARG_IMPORT_DIRS PREPEND -I OUTPUT_VARIABLE imports)
+    # Every file that could be imported (protoc writes a dependency file only for one input).
+    set(inputs)
+    foreach(dir IN LISTS ARG_IMPORT_DIRS)
+        file(GLOB_RECURSE found ${dir}/*.proto)
+        list(APPEND inputs ${found})
+    endforeach()
     add_custom_command(
         OUTPUT ${work}/full.pb
         COMMAND ${BOX_PROTOC} ${imports} -I${BOX_PROTOC_INCLUDE} --include_imports
-            --include_source_info --descriptor_set_out=full.pb --dependency_out=full.d
+            --include_source_info --descriptor_set_out=full.pb
             ${ARG_PROTOS}
-        DEPFILE ${work}/full.d
+        DEPENDS ${inputs}
         WORKING_DIRECTORY ${work}
         COMMENT "Reading the .proto files of ${NAME}"
         VERBATIM)
@@ -131,6 +137,5 @@ endfunction()
 
 # The messages that protobuf-c does not ship; compiled once, and only what is used gets linked.
 box_generate(TARGET box_well_known MESSAGES_ONLY INSTALL
-    IMPORT_DIRS ${BOX_PROTOC_INCLUDE}
     PROTOS google/protobuf/any.proto google/protobuf/duration.proto google/protobuf/empty.proto
         google/protobuf/field_mask.proto google/protobuf/timestamp.proto)
