@@ -42,6 +42,32 @@
 #define BOX_WORKER_QUEUE   1024
 /* How long SIGTERM waits for running calls before they are cancelled. */
 #define BOX_DRAIN_SECONDS 5
+/* Between the two GOAWAYs of a graceful end: a round trip over a long way, so that calls a peer
+ * sent before it heard still run (grpc-conformance.md, 105). */
+#define BOX_GOAWAY_WAIT_MS 250
+/* From cancelling the calls of a drain to closing their connections. */
+#define BOX_CANCEL_WAIT_MS 1000
+/* Listening addresses and sockets; connections waiting in the kernel for each (Linux cuts it at
+ * net.core.somaxconn); connections accepted before a loop does other work. */
+#define BOX_MAX_LISTENERS  16
+#define BOX_LISTEN_BACKLOG 4096
+#define BOX_ACCEPT_BATCH   32
+/* How long accepting rests when descriptors or BOX_MAX_CONNECTIONS are used up. */
+#define BOX_ACCEPT_RETRY_MS 100
+/* One read from a connection, one piece taken from HTTP/2 to be sent, and how much one connection
+ * may send before others get their turn. */
+#define BOX_READ_BYTES  (64 * 1024)
+#define BOX_SEND_BYTES  (64 * 1024)
+#define BOX_FLUSH_BYTES (256 * 1024)
+/* What is still read from a peer that takes nothing: more than flow control lets a good one send. */
+#define BOX_BLOCKED_READ_BYTES (BOX_CONNECTION_WINDOW_BYTES + 1024 * 1024)
+/* A peer that takes no byte for this long, with bytes waiting, is gone; also the kernel's limit for
+ * unacknowledged ones (TCP_USER_TIMEOUT). */
+#define BOX_WRITE_STALL_SECONDS 60
+/* After our last byte: how long the peer's last ones are read, so that closing does not reset. */
+#define BOX_LINGER_SECONDS 1
+/* Names in grpc.health.v1.Health, and files in one reflection answer's dependencies. */
+#define BOX_MAX_HEALTH_SERVICES 100
 
 /* Configuration files: a full one is about 8 KiB; lists hold that many entries unless their key says
  * otherwise. */
