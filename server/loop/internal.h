@@ -1,0 +1,29 @@
+/* What the files of loop/ share; nobody else includes it. */
+#pragma once
+
+#include <uv.h>
+
+#include "loop/lock.h"
+#include "loop/loop.h"
+#include "loop/worker.h"
+
+struct box_loop {
+    uv_loop_t uv;
+    uv_async_t wake;
+    uv_prepare_t before_poll; /* both run what was posted and the later list */
+    uv_check_t after_poll;
+    box_loops *all;
+    pthread_t thread;
+    bool running_posts;
+    box_list later;  /* of box_later */
+    box_lock lock;   /* guards what follows */
+    box_task *first; /* posted, in order */
+    box_task *last;
+    bool stopped;
+};
+
+struct box_loops {
+    unsigned n_loops;
+    box_workers *workers;
+    box_loop loops[];
+};
