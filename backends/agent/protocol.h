@@ -10,6 +10,19 @@
  * All fields are host byte order; sizes are exact; reserved bytes are 0. Either side drops the
  * connection at the first message that does not fit, and boxd calls the session broken. The agent
  * trusts nothing here either: everything is checked again. Descriptors are taken only with START.
+ *
+ * A command's life: START -> STARTED (once; with an error it ends there and the id is forgotten) ->
+ * EXIT -> EXIT_ACK. Boxd sends the next START when STARTED came; up to BOX_AGENT_MAX_STARTING may
+ * be under way, more are refused with EXEC_QUEUE. STARTED always comes before EXIT.
+ * When boxd goes away commands go on. To the boxd that connects next the agent repeats, after
+ * HELLO, STARTED for every command it still has (HELLO.running of them) and EXIT for those that
+ * ended: that is how a restarted boxd adopts. An agent accepts nobody else meanwhile.
+ * SIGNAL and EXIT_ACK for an id the agent does not know are ignored: the command may just have
+ * ended.
+ *
+ * Where setup says has_cgroup2, a command with id N runs in directory "N" (decimal) of
+ * BOX_AGENT_CGROUP_FD: it is there from before STARTED until EXIT_ACK, and after that while
+ * leftovers live in it. Boxd reads N/cpu.stat through its own descriptor before it acknowledges.
  */
 #pragma once
 
@@ -30,7 +43,19 @@ enum {
         60, /* an agent that no boxd is connected to for this long ends itself */
 };
 
-/* Written by the warden's helper for the agent it starts. */
+enum {
+    /* Accept any peer: for an agent in the same pid namespace as boxd (tests, backend host). */
+    BOX_AGENT_SETUP_ANY_PEER = 1,
+    /* Act as on a kernel before 5.14: kill by freezing and signalling, not by cgroup.kill. */
+    BOX_AGENT_SETUP_NO_CGROUP_KILL = 2,
+};
+
+/* Written by the warden's helper for the agent it starts. The agent is exec'd as PID 1, uid and gid
+ * 0 of the user namespace, with capabilities KILL, SETUID, SETGID permitted, and SETPCAP if the
+ * bounding set is not empty yet: the agent empties it, then gives SETPCAP and all others up.
+ * Descriptors 0-2 are the warden's choice (/dev/null; 2 gets one line when the agent cannot
+ * start). S/box/x, S/box/x/cgroup.procs and S/box/cgroup.procs belong to the base uid
+ * (sandbox-facts.md, section 2). RLIMIT_NOFILE's hard limit is at least 4096. */
 typedef struct box_agent_setup {
     uint32_t version;
     uint32_t command_uid;    /* 1000 */
@@ -38,7 +63,8 @@ typedef struct box_agent_setup {
     uint32_t has_cgroup2;    /* BOX_AGENT_CGROUP_FD is there: a cgroup per command */
     uint32_t n_box_procs;    /* "0" written to each moves the writer into S/box */
     uint32_t orphan_seconds; /* 0 = BOX_AGENT_ORPHAN_SECONDS */
-    uint32_t reserved[2];
+    uint32_t flags;          /* BOX_AGENT_SETUP_*: 0 in production */
+    uint32_t reserved;
 } box_agent_setup;
 
 typedef enum box_agent_type {
@@ -65,12 +91,13 @@ typedef struct box_agent_header {
 typedef struct box_agent_hello {
     uint32_t version;
     uint32_t features; /* agent: BOX_AGENT_HAS_*; boxd: 0 */
-    uint32_t running;  /* agent: commands that run (adoption) */
+    uint32_t running;  /* agent: commands it still has, each repeated after HELLO (adoption) */
     uint32_t reserved;
 } box_agent_hello;
 
 enum {
     BOX_AGENT_HAS_CGROUPS = 1, /* a cgroup2 directory per command: exact kill and CPU time */
+    BOX_AGENT_HAS_REAPERS = 2, /* instead: a uid-0 subreaper per command, kill by walking /proc */
 };
 
 enum {
@@ -92,14 +119,18 @@ typedef struct box_agent_start {
 } box_agent_start;
 
 typedef struct box_agent_started {
-    int32_t pid; /* in the sandbox's pid namespace; 0 when it did not start */
+    int32_t pid; /* in the sandbox's pid namespace; 0 when it did not start (or, when repeated on
+                  * adoption, has ended) */
     uint32_t reserved;
-    box_error error; /* reason NONE: it runs (exec succeeded). FILE_NOT_FOUND, PERMISSION,
-                      * VALIDATION, QUOTA (limit "pids" or "memory"), INTERNAL: it never ran. */
+    box_error error; /* reason NONE: it runs (exec succeeded). Otherwise it never ran:
+                      * FILE_NOT_FOUND (kind "command" or "workdir", id), PERMISSION, VALIDATION
+                      * (not a program; too many arguments), QUOTA (limit "pids", "memory",
+                      * "commands" or "descriptors"), EXEC_QUEUE, INTERNAL. */
 } box_agent_started;
 
 typedef enum box_agent_scope {
-    BOX_SCOPE_MAIN = 0, /* the main process */
+    BOX_SCOPE_MAIN = 0, /* the main process alone, not its group: it may have handed the signal on
+                         * to its children itself, and a group can be left by anyone */
     BOX_SCOPE_TREE = 1, /* everything the command started: KILL only, repeated until none is left */
 } box_agent_scope;
 
@@ -140,6 +171,7 @@ typedef struct box_agent_exit {
 
 /* Bounds that both sides check. */
 enum {
-    BOX_AGENT_MAX_COMMANDS = 1024, /* at once, per sandbox */
+    BOX_AGENT_MAX_COMMANDS = 1024, /* at once, per sandbox, leftovers that live on included */
+    BOX_AGENT_MAX_STARTING = 16,   /* START without its STARTED */
     BOX_AGENT_PACKET_BYTES = 128 * 1024,
 };
