@@ -11,6 +11,8 @@
 #define BOX_STOCK_MESSAGE_BYTES (4 * 1024 * 1024)
 /* Header list, counted as HTTP/2 does (name + value + 32): grpc-conformance.md, 36. */
 #define BOX_MAX_HEADER_LIST_BYTES (16 * 1024)
+/* What fits into that list at 32 bytes a field. */
+#define BOX_MAX_METADATA_ENTRIES (BOX_MAX_HEADER_LIST_BYTES / 32)
 /* Calls at once on one connection, SETTINGS_MAX_CONCURRENT_STREAMS. */
 #define BOX_MAX_STREAMS_PER_CONNECTION 1000
 /* Flow control: what a peer may send before we read it (grpc-conformance.md, 100). */
@@ -19,6 +21,9 @@
 /* Unsent bytes on one stream above which a writer is told to wait, and below which it may go on. */
 #define BOX_STREAM_HIGH_WATER_BYTES (64 * 1024)
 #define BOX_STREAM_LOW_WATER_BYTES  (32 * 1024)
+/* Queued on one stream by a writer that ignores the high-water mark; then the call ends. Above the
+ * largest message there is by a factor, so that a message can always be queued behind another. */
+#define BOX_STREAM_UNSENT_BYTES (64 * 1024 * 1024)
 /* Memory one call may use for its decoded request: 8 times its size and this much more
  * (c-grpc-codegen.md, section 3). */
 #define BOX_CALL_BUDGET_FACTOR 8
