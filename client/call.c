@@ -1,6 +1,7 @@
 #include "internal.h"
 
 #include "base/alloc.h"
+#include "base/limits.h"
 #include "wire/validate.h"
 
 /* --- news from a carrier
@@ -377,7 +378,7 @@ int box_client_unary(box_channel *c, const box_method *method, const box_client_
         return -1;
     /* A call that ended meanwhile says why in receive. */
     if (box_client_send(call, request, &ended) == 0)
-        (void)box_client_half_close(call, &ended);
+        BOX_IGNORE(box_client_half_close(call, &ended));
     int rc = receive_one(call, response, err);
     if (options != NULL && options->headers != NULL)
         box_metadata_copy(box_client_headers(call), options->headers);
@@ -390,7 +391,7 @@ int box_client_unary(box_channel *c, const box_method *method, const box_client_
 int box_client_finish(box_client_call *call, ProtobufCMessage **response, box_error *err)
 {
     box_error ended;
-    (void)box_client_half_close(call, &ended); /* the status comes from receive */
+    BOX_IGNORE(box_client_half_close(call, &ended)); /* the status comes from receive */
     return receive_one(call, response, err);
 }
 

@@ -287,8 +287,7 @@ static void carry_close(box_channel *c)
 {
     box_error gone;
     (void)box_fail(&gone, BOX_CANCELLED, "the channel was closed");
-    while (!box_list_empty(&c->conns))
-        box_conn_free(BOX_CONTAINER(c->conns.next, box_conn, link), &gone);
+    box_conn_free_all(c, &gone);
 }
 
 const box_carrier box_carrier_connections = {

@@ -234,6 +234,12 @@ void box_conn_free(box_conn *conn, const box_error *why)
     free(conn);
 }
 
+void box_conn_free_all(box_channel *c, const box_error *why)
+{
+    while (!box_list_empty(&c->conns))
+        box_conn_free(BOX_CONTAINER(c->conns.next, box_conn, link), why);
+}
+
 box_h2 *box_conn_h2(box_conn *conn)
 {
     return conn->h2;

@@ -129,6 +129,7 @@ void box_metadata_copy(const box_metadata *from, box_metadata *to);
 int box_conn_new(box_channel *c, box_conn **out, box_error *err) BOX_MUST_USE;
 /* The connection's calls end UNAVAILABLE with why. */
 void box_conn_free(box_conn *conn, const box_error *why);
+void box_conn_free_all(box_channel *c, const box_error *why);
 box_h2 *box_conn_h2(box_conn *conn);
 /* Sends what can be sent now, asks epoll for the rest. */
 void box_conn_flush(box_conn *conn);

@@ -23,7 +23,7 @@ enum { MAX_ARGS = 64, STOP_MS = 8000 };
 extern char **environ;
 
 /* Splits at blanks; no quoting: arguments of boxd are flags and paths. */
-static int split(char *command, char **argv, size_t max, box_error *err)
+static int split(char *command, const char **argv, size_t max, box_error *err)
 {
     size_t n = 0;
     char *save = NULL;
@@ -68,7 +68,8 @@ static int find_warden(const char *boxd, char out[PATH_MAX], box_error *err)
 }
 
 /* Starts a program whose descriptors 3, 4 are fds[0], fds[1]; -1 ones are left out. */
-static int spawn(const char *path, char *const *argv, const int fds[2], pid_t *pid, box_error *err)
+static int spawn(const char *path, const char *const *argv, const int fds[2], pid_t *pid,
+                 box_error *err)
 {
     posix_spawn_file_actions_t actions;
     posix_spawnattr_t attributes;
@@ -91,7 +92,8 @@ static int spawn(const char *path, char *const *argv, const int fds[2], pid_t *p
     if (rc == 0)
         rc = posix_spawn_file_actions_addclosefrom_np(&actions, fds[1] >= 0 ? 5 : 4);
     if (rc == 0)
-        rc = posix_spawnp(pid, path, &actions, &attributes, argv, environ);
+        rc =
+            posix_spawnp(pid, path, &actions, &attributes, (char *const *)(uintptr_t)argv, environ);
     (void)posix_spawn_file_actions_destroy(&actions);
     (void)posix_spawnattr_destroy(&attributes);
     if (rc != 0)
@@ -110,7 +112,7 @@ int box_spawn_boxd(box_channel *c, const char *command, box_error *err)
 {
     BOX_AUTO(box_freep)
     char *words = box_strdup(*command != '\0' ? command : "boxd");
-    char *argv[MAX_ARGS + 8] = {0};
+    const char *argv[MAX_ARGS + 8] = {0};
     int n = split(words, argv, MAX_ARGS, err);
     if (n < 0)
         return -1;
@@ -135,8 +137,9 @@ int box_spawn_boxd(box_channel *c, const char *command, box_error *err)
     int link_boxd = link[0];
     BOX_AUTO(box_closep)
     int link_warden = link[1];
-    char *warden_argv[] = {"box-warden", "--backend", "namespace", "--boxd-fd", "3", NULL};
-    char *fixed[] = {"--rpc-fd", "3", "--warden-fd", "namespace=4"};
+    static const char *const warden_argv[] = {"box-warden", "--backend", "namespace",
+                                              "--boxd-fd",  "3",         NULL};
+    static const char *const fixed[] = {"--rpc-fd", "3", "--warden-fd", "namespace=4"};
     memcpy(argv + n, fixed, sizeof fixed);
     if (spawn(warden, warden_argv, (int[2]){link_warden, -1}, &c->warden, err) < 0 ||
         spawn(boxd, argv, (int[2]){rpc_boxd, link_boxd}, &c->boxd, err) < 0)

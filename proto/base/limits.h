@@ -100,12 +100,47 @@
 /* Waiting for a session's slot. */
 #define BOX_EXEC_QUEUE_DEPTH   32
 #define BOX_EXEC_QUEUE_SECONDS 30
+/* Largest max_parallel_execs of a session. */
+#define BOX_MAX_PARALLEL_EXECS 64
+/* Largest output_limit_bytes of a stream: two of them fit a message of BOX_MAX_MESSAGE_BYTES. */
+#define BOX_MAX_OUTPUT_LIMIT_BYTES (7 * 1024 * 1024)
+/* Part of BOX_MAX_ARGV_ENV_BYTES that Box's own variables and "/bin/sh -c" may take. */
+#define BOX_BASE_ENV_BYTES 1024
+/* Bytes of stdin that wait for a command; above it the caller is told to stop. */
+#define BOX_STDIN_HIGH_WATER_BYTES (256 * 1024)
+/* Ceiling of what waits: one whole request message more. */
+#define BOX_STDIN_MAX_BYTES (BOX_MAX_MESSAGE_BYTES + BOX_STDIN_HIGH_WATER_BYTES)
+/* Pipes of background processes that a session keeps open, unread, so that they do not die of
+ * SIGPIPE; the oldest go first. */
+#define BOX_MAX_HELD_PIPES 64
+/* How much later than the agent boxd's own timer ends a command, and how much longer it then waits
+ * before it calls the agent broken. */
+#define BOX_EXEC_BACKUP_SECONDS 2
+#define BOX_EXEC_BROKEN_SECONDS 10
 
 /* --- sessions -------------------------------------------------------------------------------- */
 
 #define BOX_SESSION_IDLE_SECONDS     300
 #define BOX_SESSION_LIFETIME_SECONDS (48 * 3600)
 #define BOX_SESSION_RECORD_SECONDS   3600 /* how long a STOPPED record stays */
+/* Live sessions by default: of all tenants, of one. */
+#define BOX_MAX_SESSIONS            10000
+#define BOX_MAX_SESSIONS_PER_TENANT 256
+/* STOPPED and ERROR records of one tenant; the oldest goes when there is one more. */
+#define BOX_MAX_SESSION_RECORDS 1024
+/* How often expired sessions are looked for. */
+#define BOX_SESSION_SWEEP_MS 1000
+/* Between SIGKILL to what runs and the removal of the sandbox, so that verdicts get out. */
+#define BOX_SESSION_STOP_GRACE_MS 1000
+/* WatchSessions at once, and deletions kept for a slow watcher. */
+#define BOX_MAX_SESSION_WATCHES 1024
+#define BOX_MAX_WATCH_DELETIONS 1024
+/* Idempotency keys remembered: at once, and for how long after the call ended. */
+#define BOX_MAX_IDEMPOTENCY_KEYS            16384
+#define BOX_MAX_IDEMPOTENCY_KEYS_PER_TENANT 1024
+#define BOX_IDEMPOTENCY_SECONDS             600
+/* How long drain waits for sandboxes to go; the next start removes the rest. */
+#define BOX_SESSIONS_DRAIN_SECONDS 10
 
 /* --- agent and warden channels -----------------------------------------------------------------
  */
@@ -113,3 +148,16 @@
 /* Largest message sent inline; more goes in a sealed memfd (sandbox-facts.md, section 6: one
  * SEQPACKET message ends at about 212,960 bytes). */
 #define BOX_CHANNEL_INLINE_BYTES (64 * 1024)
+/* Answers of a warden: a create may load an image; a destroy may unmount. */
+#define BOX_WARDEN_CREATE_SECONDS  60
+#define BOX_WARDEN_DESTROY_SECONDS 30
+#define BOX_WARDEN_ASK_SECONDS     10
+/* Requests that wait for one warden. */
+#define BOX_WARDEN_MAX_REQUESTS 4096
+/* Pause before connecting again: doubled from the first to the second. */
+#define BOX_WARDEN_RETRY_MS     100
+#define BOX_WARDEN_MAX_RETRY_MS 5000
+/* From connect to the agent's HELLO. */
+#define BOX_AGENT_HELLO_SECONDS 10
+/* Packets that wait because an agent does not read; one more and it counts as broken. */
+#define BOX_AGENT_MAX_QUEUE 2048

@@ -37,9 +37,3 @@ typedef struct box_command {
 
 /* VALIDATION with every violation; prefix ("command.") stands before the field names. */
 int box_command_check(const box_command *c, const char *prefix, box_error *err) BOX_MUST_USE;
-
-/* The text of the agent's START: arguments, "K=V", directory, each ended by NUL. The environment
- * is PATH, HOME, LANG, USER and then the command's (same key: the command's wins). The command was
- * checked. */
-int box_command_encode(const box_command *c, box_buf *out, uint32_t *argc, uint32_t *envc,
-                       box_error *err) BOX_MUST_USE;

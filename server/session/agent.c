@@ -1,0 +1,307 @@
+#include "session/agent.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/fd.h"
+#include "base/list.h"
+
+/* A packet that waits: START, or anything the socket had no room for. */
+typedef struct packet {
+    box_list link;
+    bool is_start;
+    box_buf bytes;
+    int fds[4];
+    size_t n_fds;
+} packet;
+
+struct box_agent {
+    box_loop *loop;
+    box_agent_events events;
+    void *arg;
+    int fd;
+    box_watch *watch;
+    box_timer *timer; /* HELLO */
+    bool ready;
+    bool start_unanswered;
+    bool lost;
+    box_error why;
+    bool protocol;
+    box_list queue;  /* of packet: signals and acks first come, first served */
+    box_list starts; /* of packet: wait for their turn */
+    size_t n_queued;
+    uint8_t data[BOX_AGENT_PACKET_BYTES];
+};
+
+/* A name below a directory may be longer than sun_path; through /proc it is short. */
+static int address_of(int run_dirfd, const char *name, struct sockaddr_un *out, box_error *err)
+{
+    *out = (struct sockaddr_un){.sun_family = AF_UNIX};
+    int n = snprintf(out->sun_path, sizeof out->sun_path, "/proc/self/fd/%d/%s", run_dirfd, name);
+    if (n < 0 || (size_t)n >= sizeof out->sun_path)
+        return box_fail(err, BOX_INTERNAL, "the name of an agent's socket is too long");
+    return 0;
+}
+
+int box_agent_listen(int run_dirfd, const char *name, int *listen_fd, box_error *err)
+{
+    struct sockaddr_un address;
+    BOX_AUTO(box_closep)
+    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return box_fail_errno(err, "socket");
+    if (address_of(run_dirfd, name, &address, err) < 0)
+        return -1;
+    if (bind(fd, (struct sockaddr *)&address, sizeof address) < 0)
+        return box_fail_errno(err, "bind the agent's socket");
+    if (listen(fd, 4) < 0)
+        return box_fail_errno(err, "listen on the agent's socket");
+    *listen_fd = box_take_fd(&fd);
+    return 0;
+}
+
+/* --- losing it ----------------------------------------------------------------------------- */
+
+static void drop_packet(box_agent *a, packet *p)
+{
+    box_list_remove(&p->link);
+    a->n_queued--;
+    for (size_t i = 0; i < p->n_fds; i++)
+        box_closep(&p->fds[i]);
+    box_buf_done(&p->bytes);
+    free(p);
+}
+
+/* Told from the timer, so never from inside a function the owner called. */
+static void lose(box_agent *a, bool protocol, const char *cause)
+{
+    if (a->lost)
+        return;
+    a->lost = true;
+    a->protocol = protocol;
+    (void)box_fail(&a->why, BOX_SESSION_BROKEN, "the sandbox is gone: %s", cause);
+    box_error_add(&a->why, "cause", cause);
+    box_watch_set(a->watch, 0);
+    box_timer_set(a->timer, 0);
+}
+
+static void on_timer(void *arg)
+{
+    box_agent *a = arg;
+    if (a->lost)
+        a->events.lost(a->arg, &a->why, a->protocol);
+    else if (!a->ready)
+        lose(a, false, "its agent did not say hello");
+}
+
+/* --- sending ------------------------------------------------------------------------------- */
+
+static packet *next_packet(box_agent *a)
+{
+    if (!box_list_empty(&a->queue))
+        return BOX_CONTAINER(a->queue.next, packet, link);
+    if (!a->start_unanswered && !box_list_empty(&a->starts))
+        return BOX_CONTAINER(a->starts.next, packet, link);
+    return NULL;
+}
+
+static void flush(box_agent *a)
+{
+    box_error err = {0};
+    bool waits = false;
+    for (packet *p; !a->lost && a->ready && (p = next_packet(a)) != NULL;) {
+        if (box_fd_send(a->fd, box_buf_data(&p->bytes), box_buf_len(&p->bytes), p->fds, p->n_fds,
+                        &err) < 0) {
+            waits = err.sys_errno == EAGAIN || err.sys_errno == ETOOMANYREFS;
+            if (!waits)
+                lose(a, false, "its agent closed the channel");
+            break;
+        }
+        a->start_unanswered |= p->is_start;
+        drop_packet(a, p);
+    }
+    if (!a->lost)
+        box_watch_set(a->watch, BOX_READABLE | (waits ? BOX_WRITABLE : 0));
+}
+
+static void enqueue(box_agent *a, box_list *list, packet *p)
+{
+    a->n_queued++;
+    box_list_append(list, &p->link);
+    if (a->n_queued > BOX_AGENT_MAX_QUEUE)
+        lose(a, true, "its agent does not read");
+    else
+        flush(a);
+}
+
+/* Never mixed up with START's order: a signal for a command that is still queued here is the
+ * owner's to keep back. */
+static void send_small(box_agent *a, box_agent_type type, uint64_t id, const void *body,
+                       size_t size)
+{
+    if (a->lost)
+        return;
+    packet *p = box_alloc(sizeof *p);
+    box_agent_header header = {.type = type, .size = (uint32_t)(sizeof header + size), .id = id};
+    box_error err;
+    if (box_buf_add(&p->bytes, &header, sizeof header, &err) < 0 ||
+        box_buf_add(&p->bytes, body, size, &err) < 0) {
+        box_buf_done(&p->bytes);
+        free(p);
+        lose(a, false, "no memory for its channel");
+        return;
+    }
+    enqueue(a, &a->queue, p);
+}
+
+int box_agent_start_command(box_agent *a, uint64_t id, const box_program *program, uint32_t flags,
+                            uint64_t timeout_ns, int fds[3], box_error *err)
+{
+    packet *p = box_alloc(sizeof *p);
+    box_buf_init(&p->bytes, BOX_AGENT_PACKET_BYTES);
+    p->is_start = true;
+    int memfd = -1;
+    box_agent_command command = {.id = id,
+                                 .timeout_ns = timeout_ns,
+                                 .flags = flags,
+                                 .argc = program->argc,
+                                 .argv = (const char *const *)program->argv,
+                                 .envc = program->envc,
+                                 .env = (const char *const *)program->env,
+                                 .workdir = program->workdir};
+    if (box_agent_start_build(&command, &p->bytes, &memfd, err) < 0) {
+        box_buf_done(&p->bytes);
+        free(p);
+        return -1;
+    }
+    for (int i = 0; i < 3; i++)
+        p->fds[p->n_fds++] = box_take_fd(&fds[i]);
+    if (memfd >= 0)
+        p->fds[p->n_fds++] = memfd;
+    enqueue(a, &a->starts, p);
+    return 0;
+}
+
+void box_agent_signal_command(box_agent *a, uint64_t id, const box_agent_signal *s)
+{
+    send_small(a, BOX_AGENT_SIGNAL, id, s, sizeof *s);
+}
+
+void box_agent_ack(box_agent *a, uint64_t id)
+{
+    send_small(a, BOX_AGENT_EXIT_ACK, id, "", 0);
+}
+
+/* --- receiving ----------------------------------------------------------------------------- */
+
+static int on_packet(box_agent *a, const box_agent_packet *p, box_error *err)
+{
+    if ((p->header.type == BOX_AGENT_HELLO) == a->ready)
+        return box_fail(err, BOX_PROTOCOL, "agent channel: HELLO at the wrong time");
+    switch (p->header.type) {
+    case BOX_AGENT_HELLO:
+        if (box_agent_hello_check(&p->body.hello, err) < 0)
+            return -1;
+        a->ready = true;
+        box_timer_set(a->timer, BOX_TIME_NEVER);
+        a->events.ready(a->arg);
+        return 0;
+    case BOX_AGENT_STARTED:
+        if (!a->start_unanswered)
+            return box_fail(err, BOX_PROTOCOL, "agent channel: STARTED without START");
+        a->start_unanswered = false;
+        a->events.started(a->arg, p->header.id, &p->body.started);
+        return 0;
+    case BOX_AGENT_EXIT:
+        a->events.exited(a->arg, p->header.id, &p->body.exit);
+        return 0;
+    default:
+        return 0; /* PONG: we never ask */
+    }
+}
+
+static bool receive_one(box_agent *a)
+{
+    int fds[BOX_FD_PASS_MAX];
+    size_t n_fds = BOX_COUNT(fds);
+    box_error err = {0};
+    ssize_t len = box_fd_receive(a->fd, a->data, sizeof a->data, fds, &n_fds, &err);
+    if (len < 0 && err.sys_errno == EAGAIN)
+        return false;
+    if (len <= 0) {
+        lose(a, len < 0 && err.reason == BOX_PROTOCOL, "its agent ended");
+        return false;
+    }
+    for (size_t i = 0; i < n_fds; i++)
+        (void)close(fds[i]); /* the parser refuses the packet; nothing was asked for */
+    box_agent_packet p;
+    if (box_agent_packet_parse(a->data, (size_t)len, n_fds, BOX_AGENT_FROM_AGENT, &p, &err) < 0 ||
+        on_packet(a, &p, &err) < 0)
+        lose(a, true, err.msg);
+    return !a->lost;
+}
+
+static void on_ready(void *arg, int events)
+{
+    box_agent *a = arg;
+    enum { PACKETS_A_TURN = 64 };
+    for (int i = 0; (events & BOX_READABLE) && i < PACKETS_A_TURN; i++) {
+        if (!receive_one(a))
+            break;
+    }
+    if (!a->lost)
+        flush(a);
+}
+
+/* --- life ---------------------------------------------------------------------------------- */
+
+int box_agent_new(box_loop *loop, int run_dirfd, const char *name, const box_agent_events *events,
+                  void *arg, box_agent **out, box_error *err)
+{
+    struct sockaddr_un address;
+    BOX_AUTO(box_closep)
+    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0)
+        return box_fail_errno(err, "socket");
+    if (address_of(run_dirfd, name, &address, err) < 0)
+        return -1;
+    if (connect(fd, (struct sockaddr *)&address, sizeof address) < 0)
+        return box_fail_errno(err, "connect to the agent");
+    box_agent_hello hello = {.version = BOX_AGENT_VERSION};
+    if (box_agent_send(fd, BOX_AGENT_HELLO, 0, &hello, err) < 0)
+        return box_wrap(err, "greet the agent");
+    box_agent *a = box_alloc(sizeof *a);
+    a->loop = loop;
+    a->events = *events;
+    a->arg = arg;
+    if (box_watch_new(loop, fd, on_ready, a, &a->watch, err) < 0) {
+        free(a);
+        return -1;
+    }
+    a->fd = box_take_fd(&fd);
+    box_list_init(&a->queue);
+    box_list_init(&a->starts);
+    a->timer = box_timer_new(loop, on_timer, a);
+    box_timer_set(a->timer, box_time_add(box_loop_now(loop), BOX_AGENT_HELLO_SECONDS * BOX_SECOND));
+    box_watch_set(a->watch, BOX_READABLE);
+    *out = a;
+    return 0;
+}
+
+void box_agent_free(box_agent *a)
+{
+    if (a == NULL)
+        return;
+    while (!box_list_empty(&a->queue))
+        drop_packet(a, BOX_CONTAINER(a->queue.next, packet, link));
+    while (!box_list_empty(&a->starts))
+        drop_packet(a, BOX_CONTAINER(a->starts.next, packet, link));
+    box_watch_free(a->watch);
+    box_timer_free(a->timer);
+    box_closep(&a->fd);
+    free(a);
+}

@@ -1,0 +1,36 @@
+/* The agent of one sandbox: the channel to it. Lives on one loop. */
+#pragma once
+
+#include "agent/packet.h"
+#include "loop/loop.h"
+#include "session/program.h"
+
+typedef struct box_agent box_agent;
+
+/* All on the loop. None comes after `lost`, which comes once: the channel ended (why:
+ * SESSION_BROKEN with {cause}), or the agent broke the protocol. The agent is to be freed, not from
+ * inside. */
+typedef struct box_agent_events {
+    void (*ready)(void *arg);
+    void (*started)(void *arg, uint64_t id, const box_agent_started *s);
+    void (*exited)(void *arg, uint64_t id, const box_agent_exit *e);
+    /* protocol: it lied, so what it says about others is worth nothing either. */
+    void (*lost)(void *arg, const box_error *why, bool protocol);
+} box_agent_events;
+
+/* Binds `name` below run_dirfd (our own 0700 directory) and listens. Any thread. */
+int box_agent_listen(int run_dirfd, const char *name, int *listen_fd, box_error *err) BOX_MUST_USE;
+
+/* Connects to it and sends HELLO; ready or lost follows. */
+int box_agent_new(box_loop *loop, int run_dirfd, const char *name, const box_agent_events *events,
+                  void *arg, box_agent **out, box_error *err) BOX_MUST_USE;
+void box_agent_free(box_agent *a);
+
+/* Queues a START (one is on its way at a time: descriptors in flight are counted per user). fds:
+ * stdin, stdout, stderr of the command; taken. deadline_ns: how long it may run. -1: VALIDATION,
+ * nothing was taken. */
+int box_agent_start_command(box_agent *a, uint64_t id, const box_program *p, uint32_t flags,
+                            uint64_t timeout_ns, int fds[3], box_error *err) BOX_MUST_USE;
+void box_agent_signal_command(box_agent *a, uint64_t id, const box_agent_signal *s);
+/* The verdict was read: the agent may forget the command. */
+void box_agent_ack(box_agent *a, uint64_t id);

@@ -1,0 +1,169 @@
+#include "session/command.h"
+
+#include "base/alloc.h"
+#include "base/limits.h"
+#include "session/program.h"
+
+typedef struct checker {
+    const char *prefix;
+    box_error *err;
+    int bad;
+} checker;
+
+static void violation(checker *c, const char *field, const char *what)
+{
+    char name[80];
+    (void)snprintf(name, sizeof name, "%s%s", c->prefix, field);
+    c->bad |= box_violation(c->err, name, "%s", what);
+}
+
+/* Adds one text with its NUL to *total; false when it alone is too long for execve(2). */
+static bool count(size_t len, uint64_t *total)
+{
+    *total += len + 1;
+    return len < BOX_MAX_ARG_BYTES;
+}
+
+static void check_argv(checker *c, const box_command *cmd, uint64_t *total)
+{
+    if ((cmd->argc > 0) == (cmd->shell_command != NULL)) {
+        violation(c, "argv", "exactly one of argv and shell_command must be set");
+        return;
+    }
+    if (cmd->shell_command != NULL) {
+        if (cmd->shell_command[0] == '\0')
+            violation(c, "shell_command", "is empty");
+        if (!count(strlen(cmd->shell_command), total))
+            violation(c, "shell_command", "longer than 131071 bytes");
+        return;
+    }
+    if (cmd->argc > BOX_MAX_ARGS) {
+        violation(c, "argv", "more than 65536 arguments");
+        return;
+    }
+    if (cmd->argv[0][0] == '\0')
+        violation(c, "argv", "the program's name is empty");
+    bool fits = true;
+    for (size_t i = 0; i < cmd->argc; i++)
+        fits &= count(strlen(cmd->argv[i]), total);
+    if (!fits)
+        violation(c, "argv", "an argument is longer than 131071 bytes");
+}
+
+static void check_env(checker *c, const box_command *cmd, uint64_t *total)
+{
+    if (cmd->n_env > BOX_MAX_ENV) {
+        violation(c, "env", "more than 65536 entries");
+        return;
+    }
+    bool fits = true;
+    bool named = true;
+    for (size_t i = 0; i < cmd->n_env; i++) {
+        const char *key = cmd->env[i].key;
+        named &= key[0] != '\0' && strchr(key, '=') == NULL;
+        fits &= count(strlen(key) + 1 + strlen(cmd->env[i].value), total);
+    }
+    if (!named)
+        violation(c, "env", "a key is empty or holds '='");
+    if (!fits)
+        violation(c, "env", "an entry is longer than 131071 bytes");
+}
+
+static void check_numbers(checker *c, const box_command *cmd)
+{
+    if (cmd->has_timeout && cmd->timeout_ns <= 0)
+        violation(c, "timeout", "must be greater than 0 (absent = the profile's default)");
+    if (cmd->has_idle_timeout && cmd->idle_timeout_ns <= 0)
+        violation(c, "idle_timeout", "must be greater than 0 (absent = none)");
+    if (cmd->has_output_limit &&
+        (cmd->output_limit_bytes < 0 || cmd->output_limit_bytes > BOX_MAX_OUTPUT_LIMIT_BYTES))
+        violation(c, "output_limit_bytes", "must be 0 to 7 MiB (a stream)");
+    if (cmd->has_output_kill && cmd->output_kill_bytes <= 0)
+        violation(c, "output_kill_bytes", "must be greater than 0 (absent = never)");
+}
+
+int box_command_check(const box_command *cmd, const char *prefix, box_error *err)
+{
+    checker c = {.prefix = prefix, .err = err};
+    uint64_t total = 0;
+    check_argv(&c, cmd, &total);
+    check_env(&c, cmd, &total);
+    if (total > BOX_MAX_ARGV_ENV_BYTES - BOX_BASE_ENV_BYTES)
+        violation(&c, "argv", "arguments and environment together have more than 2 MiB");
+    if (cmd->workdir != NULL && cmd->workdir[0] != '\0') {
+        if (cmd->workdir[0] != '/')
+            violation(&c, "workdir", "must be absolute");
+        if (strlen(cmd->workdir) > 4095) /* PATH_MAX with its NUL */
+            violation(&c, "workdir", "longer than 4095 bytes");
+    }
+    check_numbers(&c, cmd);
+    return c.bad;
+}
+
+/* --- the program as the agent gets it --------------------------------------------------------- */
+
+/* Design section 6: fixed PATH, HOME=/home, LANG=C.UTF-8. */
+static const char *const base_env[] = {
+    "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+    "HOME=/home",
+    "LANG=C.UTF-8",
+    "USER=box",
+};
+
+static bool has_key(const box_command *cmd, const char *entry)
+{
+    size_t len = strcspn(entry, "=");
+    for (size_t i = 0; i < cmd->n_env; i++) {
+        if (strlen(cmd->env[i].key) == len && memcmp(cmd->env[i].key, entry, len) == 0)
+            return true;
+    }
+    return false;
+}
+
+static void add(char **array, size_t *n, const char *text)
+{
+    array[(*n)++] = box_strdup(text);
+}
+
+static void add_env(box_program *p, const box_env *e)
+{
+    size_t size = strlen(e->key) + strlen(e->value) + 2;
+    char *entry = box_alloc(size);
+    (void)snprintf(entry, size, "%s=%s", e->key, e->value);
+    p->env[p->envc++] = entry;
+}
+
+void box_program_init(box_program *p, const box_command *cmd)
+{
+    *p = (box_program){0};
+    bool shell = cmd->shell_command != NULL;
+    p->argv = box_alloc_array(shell ? 3 : cmd->argc, sizeof *p->argv);
+    if (shell) {
+        add(p->argv, &p->argc, "/bin/sh");
+        add(p->argv, &p->argc, "-c");
+        add(p->argv, &p->argc, cmd->shell_command);
+    }
+    for (size_t i = 0; i < cmd->argc; i++)
+        add(p->argv, &p->argc, cmd->argv[i]);
+    p->env = box_alloc_array(BOX_COUNT(base_env) + cmd->n_env, sizeof *p->env);
+    for (size_t i = 0; i < BOX_COUNT(base_env); i++) {
+        if (!has_key(cmd, base_env[i]))
+            add(p->env, &p->envc, base_env[i]);
+    }
+    for (size_t i = 0; i < cmd->n_env; i++)
+        add_env(p, &cmd->env[i]);
+    bool named = cmd->workdir != NULL && cmd->workdir[0] != '\0';
+    p->workdir = box_strdup(named ? cmd->workdir : "/workspace");
+}
+
+void box_program_done(box_program *p)
+{
+    for (size_t i = 0; i < p->argc; i++)
+        free(p->argv[i]);
+    for (size_t i = 0; i < p->envc; i++)
+        free(p->env[i]);
+    free(p->argv);
+    free(p->env);
+    free(p->workdir);
+    *p = (box_program){0};
+}

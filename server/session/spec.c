@@ -1,0 +1,255 @@
+#include "session/spec.h"
+
+#include <assert.h>
+
+#include "base/alloc.h"
+#include "base/limits.h"
+#include "base/utf8.h"
+
+static const char *const field_names[] = {
+    "network",
+    "image",
+    "host_path",
+    "host_path_mode",
+    "mount_path",
+    "persistent",
+    "cpu_millis",
+    "memory_bytes",
+    "pids_limit",
+    "read_only_rootfs",
+    "workspace_limit_bytes",
+    "profile",
+    "backend",
+    "idle_ttl",
+    "max_parallel_execs",
+    "labels",
+};
+
+const char *box_spec_field_name(uint32_t bit)
+{
+    for (size_t i = 0; i < BOX_COUNT(field_names); i++) {
+        if (bit == UINT32_C(1) << i)
+            return field_names[i];
+    }
+    return NULL;
+}
+
+static void free_labels(box_spec *s)
+{
+    for (size_t i = 0; i < s->n_labels; i++) {
+        free(s->labels[i].key);
+        free(s->labels[i].value);
+    }
+    free(s->labels);
+    s->labels = NULL;
+    s->n_labels = 0;
+}
+
+void box_spec_done(box_spec *s)
+{
+    free(s->image);
+    free(s->host_path);
+    free(s->mount_path);
+    free(s->profile);
+    free(s->backend);
+    free(s->unsupported);
+    free_labels(s);
+    *s = (box_spec){0};
+}
+
+void box_spec_set_labels(box_spec *s, const box_label *labels, size_t n)
+{
+    box_label *copy = n > 0 ? box_alloc_array(n, sizeof *copy) : NULL;
+    for (size_t i = 0; i < n; i++) {
+        copy[i].key = box_strdup(labels[i].key);
+        copy[i].value = box_strdup(labels[i].value);
+    }
+    free_labels(s);
+    s->labels = copy;
+    s->n_labels = n;
+}
+
+void box_spec_copy(box_spec *to, const box_spec *from)
+{
+    *to = *from;
+    to->image = box_strdup_null(from->image);
+    to->host_path = box_strdup_null(from->host_path);
+    to->mount_path = box_strdup_null(from->mount_path);
+    to->profile = box_strdup_null(from->profile);
+    to->backend = box_strdup_null(from->backend);
+    to->unsupported = box_strdup_null(from->unsupported);
+    to->labels = NULL;
+    to->n_labels = 0;
+    box_spec_set_labels(to, from->labels, from->n_labels);
+}
+
+void box_spec_refuse(box_spec *s, const char *name)
+{
+    size_t old = s->unsupported != NULL ? strlen(s->unsupported) : 0;
+    size_t size = old + strlen(name) + 2;
+    char *text = box_alloc(size);
+    (void)snprintf(text, size, "%s%s%s", old > 0 ? s->unsupported : "", old > 0 ? "," : "", name);
+    free(s->unsupported);
+    s->unsupported = text;
+}
+
+/* --- checking ------------------------------------------------------------------------------ */
+
+typedef struct checker {
+    const char *prefix;
+    box_error *err;
+    int bad;
+} checker;
+
+static void violation(checker *c, const char *field, const char *what)
+{
+    char name[80];
+    (void)snprintf(name, sizeof name, "%s%s", c->prefix, field);
+    c->bad |= box_violation(c->err, name, "%s", what);
+}
+
+/* Absolute, no "." or ".." component, no control characters, short enough for the warden. */
+static const char *path_problem(const char *path)
+{
+    enum { MAX_PATH = 1023 }; /* warden/protocol.h: BOX_WARDEN_MAX_PATH with its NUL */
+    if (path[0] != '/')
+        return "must be an absolute POSIX path";
+    if (strlen(path) > MAX_PATH)
+        return "longer than 1023 bytes";
+    for (const char *p = path; *p != '\0'; p++) {
+        if ((unsigned char)*p < 0x20 || *p == 0x7f)
+            return "holds a control character";
+        if (*p != '/' || p[1] != '.')
+            continue;
+        const char *end = p[2] == '.' ? p + 3 : p + 2;
+        if (*end == '\0' || *end == '/')
+            return "holds a . or .. component";
+    }
+    return NULL;
+}
+
+static void check_paths(checker *c, const box_spec *s)
+{
+    if (s->set & BOX_SPEC_HOST_PATH) {
+        const char *why = path_problem(s->host_path);
+        if (why != NULL)
+            violation(c, "host_path", why);
+    }
+    if (s->set & BOX_SPEC_MOUNT_PATH) {
+        const char *why = path_problem(s->mount_path);
+        if (why != NULL || strcmp(s->mount_path, "/") == 0)
+            violation(c, "mount_path", why != NULL ? why : "cannot be the root");
+    }
+}
+
+static void check_names(checker *c, const box_spec *s)
+{
+    static const struct {
+        uint32_t bit;
+        size_t offset;
+    } names[] = {
+        {BOX_SPEC_IMAGE, offsetof(box_spec, image)},
+        {BOX_SPEC_PROFILE, offsetof(box_spec, profile)},
+        {BOX_SPEC_BACKEND, offsetof(box_spec, backend)},
+    };
+    for (size_t i = 0; i < BOX_COUNT(names); i++) {
+        if ((s->set & names[i].bit) == 0)
+            continue;
+        const char *value = *(char *const *)(const void *)((const char *)s + names[i].offset);
+        if (strlen(value) > BOX_MAX_ID_BYTES - 1)
+            violation(c, box_spec_field_name(names[i].bit), "longer than 255 bytes");
+    }
+}
+
+static void check_numbers(checker *c, const box_spec *s)
+{
+    /* Smaller and even the smallest program of a Linux distribution cannot start; larger than the
+     * largest machine there is. */
+    enum { MIN_MEMORY = 32 << 20, MIN_CPU = 10, MAX_CPU = 1024 * 1000 };
+    if ((s->set & BOX_SPEC_CPU) && (s->cpu_millis < MIN_CPU || s->cpu_millis > MAX_CPU))
+        violation(c, "cpu_millis", "must be 10 to 1024000 (1000 = one core)");
+    if ((s->set & BOX_SPEC_MEMORY) && s->memory_bytes < MIN_MEMORY)
+        violation(c, "memory_bytes", "must be at least 32 MiB");
+    if ((s->set & BOX_SPEC_MEMORY) && s->memory_bytes > INT64_C(1) << 46)
+        violation(c, "memory_bytes", "must be at most 64 TiB");
+    if ((s->set & BOX_SPEC_PIDS) && (s->pids < 1 || s->pids > 4194304))
+        violation(c, "pids_limit", "must be 1 to 4194304");
+    if ((s->set & BOX_SPEC_WORKSPACE_LIMIT) &&
+        (s->workspace_limit_bytes < 0 || s->workspace_limit_bytes > INT64_C(1) << 46))
+        violation(c, "workspace_limit_bytes", "must be 0 (the default) to 64 TiB");
+    if ((s->set & BOX_SPEC_IDLE_TTL) && s->idle_ttl_ns < BOX_SECOND)
+        violation(c, "idle_ttl", "must be at least 1 s");
+    if ((s->set & BOX_SPEC_MAX_PARALLEL_EXECS) &&
+        (s->max_parallel_execs < 1 || s->max_parallel_execs > BOX_MAX_PARALLEL_EXECS))
+        violation(c, "max_parallel_execs", "must be 1 to 64");
+}
+
+int box_labels_check(const box_label *labels, size_t n, const char *field, box_error *err)
+{
+    int bad = 0;
+    if (n > BOX_MAX_LABELS)
+        bad |= box_violation(err, field, "more than %d labels", BOX_MAX_LABELS);
+    for (size_t i = 0; i < n && i < BOX_MAX_LABELS; i++) {
+        size_t key = strlen(labels[i].key);
+        if (key == 0 || key > BOX_MAX_LABEL_KEY_BYTES)
+            bad |=
+                box_violation(err, field, "a key must have 1 to %d bytes", BOX_MAX_LABEL_KEY_BYTES);
+        if (strlen(labels[i].value) > BOX_MAX_LABEL_VALUE_BYTES)
+            bad |= box_violation(err, field, "a value has more than %d bytes",
+                                 BOX_MAX_LABEL_VALUE_BYTES);
+        for (size_t j = 0; j < i; j++) {
+            if (strcmp(labels[i].key, labels[j].key) == 0)
+                bad |= box_violation(err, field, "the key %s stands twice", labels[i].key);
+        }
+    }
+    return bad;
+}
+
+int box_spec_check(const box_spec *s, const char *prefix, box_error *err)
+{
+    checker c = {.prefix = prefix, .err = err};
+    char labels[80];
+    (void)snprintf(labels, sizeof labels, "%slabels", prefix);
+    check_names(&c, s);
+    check_paths(&c, s);
+    check_numbers(&c, s);
+    if (s->set & BOX_SPEC_LABELS)
+        c.bad |= box_labels_check(s->labels, s->n_labels, labels, err);
+    return c.bad;
+}
+
+/* --- comparing ----------------------------------------------------------------------------- */
+
+/* "" and absent are the same: nothing named. */
+static bool text_differs(const char *a, const char *b)
+{
+    return strcmp(a != NULL ? a : "", b != NULL ? b : "") != 0;
+}
+
+uint32_t box_spec_differences(const box_spec *asked, const box_spec *have)
+{
+    const struct {
+        uint32_t bit;
+        bool differs;
+    } rows[] = {
+        {BOX_SPEC_NETWORK, asked->network_on != have->network_on},
+        {BOX_SPEC_IMAGE, text_differs(asked->image, have->image)},
+        {BOX_SPEC_HOST_PATH, text_differs(asked->host_path, have->host_path)},
+        {BOX_SPEC_HOST_PATH_MODE, asked->host_path_mode != have->host_path_mode},
+        {BOX_SPEC_MOUNT_PATH, text_differs(asked->mount_path, have->mount_path)},
+        {BOX_SPEC_PERSISTENT, asked->persistent != have->persistent},
+        {BOX_SPEC_CPU, asked->cpu_millis != have->cpu_millis},
+        {BOX_SPEC_MEMORY, asked->memory_bytes != have->memory_bytes},
+        {BOX_SPEC_PIDS, asked->pids != have->pids},
+        {BOX_SPEC_READ_ONLY_ROOTFS, asked->read_only_rootfs != have->read_only_rootfs},
+        {BOX_SPEC_WORKSPACE_LIMIT, asked->workspace_limit_bytes != have->workspace_limit_bytes},
+        {BOX_SPEC_PROFILE, text_differs(asked->profile, have->profile)},
+        {BOX_SPEC_BACKEND, text_differs(asked->backend, have->backend)},
+    };
+    uint32_t out = 0;
+    for (size_t i = 0; i < BOX_COUNT(rows); i++) {
+        if ((asked->set & rows[i].bit) && rows[i].differs)
+            out |= rows[i].bit;
+    }
+    return out;
+}

@@ -1,0 +1,594 @@
+#include "session/warden.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/fd.h"
+#include "base/limits.h"
+#include "base/list.h"
+#include "base/log.h"
+#include "base/map.h"
+#include "loop/lock.h"
+
+typedef enum phase {
+    DOWN,  /* no connection; the retry timer runs unless it was given a descriptor */
+    HELLO, /* connected, our HELLO is sent or about to be */
+    READY,
+} phase;
+
+struct box_warden {
+    box_loop *loop;
+    char *name;
+    char *socket_path; /* NULL: given_fd was all there is */
+    int given_fd;
+    box_uid instance;
+    box_warden_hooks hooks;
+    box_lock lock; /* guards report */
+    box_backend_report report;
+    /* The loop's: */
+    phase phase;
+    int fd;
+    bool hello_sent;
+    bool ended; /* a given descriptor closed: there is no other */
+    box_watch *watch;
+    box_timer *retry;
+    uint64_t retry_ms;
+    box_time last_try;
+    box_map *requests; /* by id: sent or waiting */
+    box_list waiting;  /* not sent yet, in order */
+    box_list front;    /* KEEP and SWEEP of this connection: before what waits */
+    uint64_t next_id;
+};
+
+typedef struct request {
+    box_list link;
+    box_warden *warden;
+    uint64_t id;
+    box_warden_type type;
+    size_t size;
+    int fd;
+    uint64_t timeout_ns;
+    box_timer *timer;
+    box_uid uid; /* KEEP */
+    box_loop *reply_to;
+    void (*done)(void *arg, box_warden_reply *reply);
+    void *arg;
+    box_warden_reply reply;
+    union {
+        box_warden_create create;
+        box_warden_target target;
+        box_warden_limits limits;
+    } body;
+} request;
+
+static void flush(box_warden *w);
+static void connect_now(box_warden *w);
+
+void box_warden_reply_done(box_warden_reply *r)
+{
+    box_closep(&r->cgroup);
+    box_closep(&r->devpts);
+    box_closep(&r->pidfd);
+    box_closep(&r->memory);
+}
+
+/* --- requests ------------------------------------------------------------------------------ */
+
+static size_t body_size(box_warden_type type)
+{
+    switch (type) {
+    case BOX_WARDEN_CREATE:
+        return sizeof(box_warden_create);
+    case BOX_WARDEN_LIMITS:
+        return sizeof(box_warden_limits);
+    default:
+        return sizeof(box_warden_target);
+    }
+}
+
+static uint64_t timeout_of(box_warden_type type)
+{
+    switch (type) {
+    case BOX_WARDEN_CREATE:
+        return BOX_WARDEN_CREATE_SECONDS * BOX_SECOND;
+    case BOX_WARDEN_DESTROY:
+    case BOX_WARDEN_SWEEP:
+        return BOX_WARDEN_DESTROY_SECONDS * BOX_SECOND;
+    default:
+        return BOX_WARDEN_ASK_SECONDS * BOX_SECOND;
+    }
+}
+
+static request *request_new(box_warden *w, box_warden_type type, const void *body)
+{
+    request *r = box_alloc(sizeof *r);
+    r->warden = w;
+    r->type = type;
+    r->size = body_size(type);
+    r->fd = -1;
+    r->timeout_ns = timeout_of(type);
+    r->reply.cgroup = r->reply.devpts = r->reply.pidfd = r->reply.memory = -1;
+    memcpy(&r->body, body, r->size);
+    return r;
+}
+
+static void request_free(request *r)
+{
+    box_warden_reply_done(&r->reply);
+    box_closep(&r->fd);
+    free(r);
+}
+
+static void deliver(void *arg)
+{
+    request *r = arg;
+    box_warden_reply reply = r->reply;
+    r->reply.cgroup = r->reply.devpts = r->reply.pidfd = r->reply.memory = -1;
+    r->done(r->arg, &reply);
+    request_free(r);
+}
+
+/* The request leaves the warden's tables; its reply, filled in, goes to whoever asked. */
+static void request_end(request *r)
+{
+    (void)box_map_remove_bytes(r->warden->requests, &r->id, sizeof r->id); /* it is r */
+    box_list_remove(&r->link);
+    box_timer_free(r->timer);
+    r->timer = NULL;
+    box_closep(&r->fd);
+    if (r->done != NULL)
+        box_loop_post(r->reply_to, deliver, r);
+    else
+        request_free(r);
+}
+
+static void unavailable(const box_warden *w, box_error *err, const char *what)
+{
+    (void)box_fail(err, BOX_BACKEND_UNAVAILABLE, "backend %s: %s", w->name, what);
+    box_error_add(err, "backend", w->name);
+    err->retry_ms = 1000;
+}
+
+static void request_timed_out(void *arg)
+{
+    request *r = arg;
+    unavailable(r->warden, &r->reply.error, "its warden did not answer in time");
+    box_log(BOX_WARN, "warden.timeout", BOX_STR("backend", r->warden->name),
+            BOX_INT("type", r->type));
+    request_end(r);
+}
+
+static void fail_all(box_warden *w, const char *what)
+{
+    size_t at = 0;
+    void *value;
+    while (box_map_next(w->requests, &at, &value)) {
+        request *r = value;
+        unavailable(w, &r->reply.error, what);
+        request_end(r);
+        at = 0; /* the map changed */
+    }
+}
+
+static int request_send(request *r, box_error *err)
+{
+    uint8_t packet[sizeof(box_warden_header) + sizeof r->body];
+    box_warden_header header = {
+        .type = r->type, .size = (uint32_t)(sizeof header + r->size), .id = r->id};
+    memcpy(packet, &header, sizeof header);
+    memcpy(packet + sizeof header, &r->body, r->size);
+    size_t n_fds = r->fd >= 0 ? 1 : 0;
+    return box_fd_send(r->warden->fd, packet, header.size, &r->fd, n_fds, err);
+}
+
+/* --- state --------------------------------------------------------------------------------- */
+
+static void set_report(box_warden *w, bool available, const char *detail)
+{
+    box_lock_take(&w->lock);
+    w->report.available = available;
+    (void)snprintf(w->report.detail, sizeof w->report.detail, "%s", detail);
+    box_lock_release(&w->lock);
+}
+
+static void go_down(box_warden *w, const char *why)
+{
+    box_watch_free(w->watch);
+    w->watch = NULL;
+    box_closep(&w->fd);
+    w->phase = DOWN;
+    w->hello_sent = false;
+    set_report(w, false, why);
+    fail_all(w, why);
+    if (w->socket_path == NULL) {
+        w->ended = true;
+        return;
+    }
+    box_timer_set(w->retry, box_time_add(box_loop_now(w->loop), w->retry_ms * BOX_MS));
+    if (w->retry_ms < BOX_WARDEN_MAX_RETRY_MS)
+        w->retry_ms *= 2;
+}
+
+static void broken(box_warden *w, const box_error *err)
+{
+    box_log(BOX_WARN, "warden.broken", BOX_STR("backend", w->name), BOX_ERR(err));
+    go_down(w, "its warden spoke another protocol and was cut off; check that boxd and box-warden "
+               "are of one version");
+}
+
+/* KEEP for every sandbox that lives, then SWEEP, before anything else. */
+static void add_keep(void *to, const box_uid *uid)
+{
+    box_warden *w = to;
+    box_warden_target target = {.uid = *uid};
+    request *r = request_new(w, BOX_WARDEN_KEEP, &target);
+    r->id = w->next_id++;
+    r->uid = *uid;
+    box_map_put_bytes(w->requests, &r->id, sizeof r->id, r);
+    box_list_append(&w->front, &r->link);
+}
+
+static void sweep(box_warden *w)
+{
+    if (w->hooks.live != NULL)
+        w->hooks.live(w->hooks.arg, w, add_keep, w);
+    box_warden_target none = {0};
+    request *r = request_new(w, BOX_WARDEN_SWEEP, &none);
+    r->id = w->next_id++;
+    box_map_put_bytes(w->requests, &r->id, sizeof r->id, r);
+    box_list_append(&w->front, &r->link);
+}
+
+static int send_hello(box_warden *w, box_error *err)
+{
+    struct {
+        box_warden_header header;
+        box_warden_hello hello;
+    } packet = {.header = {.type = BOX_WARDEN_HELLO, .size = sizeof packet},
+                .hello = {.version = BOX_WARDEN_VERSION, .instance = w->instance}};
+    (void)snprintf(packet.hello.backend, sizeof packet.hello.backend, "%s", w->name);
+    return box_fd_send(w->fd, &packet, sizeof packet, NULL, 0, err);
+}
+
+/* Sends what can be sent; waits for room when the warden does not read. */
+static void flush(box_warden *w)
+{
+    box_error err = {0};
+    int rc = 0;
+    if (w->phase == HELLO && !w->hello_sent) {
+        rc = send_hello(w, &err);
+        w->hello_sent = rc == 0;
+    }
+    while (rc == 0 && w->phase == READY) {
+        box_list *head = !box_list_empty(&w->front) ? &w->front : &w->waiting;
+        if (box_list_empty(head))
+            break;
+        request *r = BOX_CONTAINER(head->next, request, link);
+        rc = request_send(r, &err);
+        if (rc < 0)
+            break;
+        box_list_remove(&r->link);
+        box_closep(&r->fd);
+        r->timer = box_timer_new(w->loop, request_timed_out, r);
+        box_timer_set(r->timer, box_time_add(box_loop_now(w->loop), r->timeout_ns));
+    }
+    if (rc < 0 && err.sys_errno != EAGAIN && err.sys_errno != ETOOMANYREFS) {
+        go_down(w, "the connection to its warden broke");
+        return;
+    }
+    box_watch_set(w->watch, BOX_READABLE | (rc < 0 ? BOX_WRITABLE : 0));
+}
+
+/* --- packets ------------------------------------------------------------------------------- */
+
+static int misfit(box_error *err, const char *what)
+{
+    return box_fail(err, BOX_PROTOCOL, "warden channel: %s", what);
+}
+
+static int on_hello(box_warden *w, const box_warden_hello *packet, box_error *err)
+{
+    box_warden_hello hello = *packet;
+    if (w->phase != HELLO)
+        return misfit(err, "HELLO twice");
+    if (hello.version != BOX_WARDEN_VERSION)
+        return box_fail(err, BOX_VERSION_MISMATCH, "warden channel: version %d here, %u there",
+                        BOX_WARDEN_VERSION, hello.version);
+    hello.backend[sizeof hello.backend - 1] = '\0';
+    hello.detail[sizeof hello.detail - 1] = '\0';
+    box_error_sanitize(&hello.error);
+    if (hello.error.reason != BOX_NONE) {
+        go_down(w, hello.error.msg);
+        return 0;
+    }
+    if (strcmp(hello.backend, w->name) != 0)
+        return misfit(err, "it is the warden of another backend");
+    box_lock_take(&w->lock);
+    w->report.guarantees = hello.guarantees;
+    w->report.isolation = hello.isolation;
+    box_lock_release(&w->lock);
+    set_report(w, true, hello.detail);
+    w->phase = READY;
+    w->retry_ms = BOX_WARDEN_RETRY_MS;
+    box_log(BOX_INFO, "warden.ready", BOX_STR("backend", w->name), BOX_STR("host", hello.detail));
+    sweep(w);
+    flush(w);
+    return 0;
+}
+
+static void take_fds(box_warden_reply *reply, int *fds)
+{
+    static const uint32_t order[] = {BOX_ANSWER_FD_CGROUP, BOX_ANSWER_FD_DEVPTS,
+                                     BOX_ANSWER_FD_PIDFD, BOX_ANSWER_FD_MEMORY};
+    int *const places[] = {&reply->cgroup, &reply->devpts, &reply->pidfd, &reply->memory};
+    for (size_t i = 0, at = 0; i < BOX_COUNT(order); i++) {
+        if (reply->answer.fds & order[i])
+            *places[i] = box_take_fd(&fds[at++]);
+    }
+}
+
+/* fds that are taken become -1. */
+static int on_answer(box_warden *w, uint64_t id, const box_warden_answer *answer, int *fds,
+                     size_t n_fds, box_error *err)
+{
+    if (answer->fds > 15 || n_fds != (size_t)__builtin_popcount(answer->fds))
+        return misfit(err, "descriptors that do not fit the answer");
+    request *r = box_map_get_bytes(w->requests, &id, sizeof id);
+    if (r == NULL)
+        return 0; /* answered too late: whoever asked was told so, and cleans up by uid */
+    if (box_list_linked(&r->link))
+        return misfit(err, "an answer to what was not asked yet");
+    r->reply.answer = *answer;
+    r->reply.error = answer->error;
+    box_error_sanitize(&r->reply.error);
+    take_fds(&r->reply, fds);
+    if (r->type == BOX_WARDEN_KEEP && r->reply.error.reason == BOX_NONE &&
+        answer->alive == BOX_DEAD)
+        w->hooks.exited(w->hooks.arg, &r->uid, false);
+    if (r->type == BOX_WARDEN_SWEEP && r->reply.error.reason != BOX_NONE)
+        box_log(BOX_WARN, "warden.sweep", BOX_STR("backend", w->name), BOX_ERR(&r->reply.error));
+    request_end(r);
+    return 0;
+}
+
+static int on_packet(box_warden *w, const uint8_t *data, size_t len, int *fds, size_t n_fds,
+                     box_error *err)
+{
+    box_warden_header header;
+    union {
+        box_warden_hello hello;
+        box_warden_answer answer;
+        box_warden_exited exited;
+    } body;
+    if (len < sizeof header)
+        return misfit(err, "a packet of impossible size");
+    memcpy(&header, data, sizeof header);
+    size_t size = header.type == BOX_WARDEN_HELLO    ? sizeof body.hello
+                  : header.type == BOX_WARDEN_ANSWER ? sizeof body.answer
+                  : header.type == BOX_WARDEN_EXITED ? sizeof body.exited
+                                                     : 0;
+    if (size == 0)
+        return misfit(err, "unknown type");
+    if (header.size != len || len != sizeof header + size)
+        return misfit(err, "wrong size");
+    memcpy(&body, data + sizeof header, size);
+    if (header.type != BOX_WARDEN_ANSWER && n_fds != 0)
+        return misfit(err, "descriptors where none belong");
+    if (header.type == BOX_WARDEN_HELLO)
+        return on_hello(w, &body.hello, err);
+    if (w->phase != READY)
+        return misfit(err, "something before HELLO");
+    if (header.type == BOX_WARDEN_ANSWER)
+        return on_answer(w, header.id, &body.answer, fds, n_fds, err);
+    w->hooks.exited(w->hooks.arg, &body.exited.uid, body.exited.oom != 0);
+    return 0;
+}
+
+/* One packet; false when there is no more or the connection went. */
+static bool receive_one(box_warden *w)
+{
+    uint8_t data[BOX_WARDEN_PACKET_BYTES];
+    int fds[4] = {-1, -1, -1, -1};
+    size_t n_fds = BOX_COUNT(fds);
+    box_error err = {0};
+    ssize_t len = box_fd_receive(w->fd, data, sizeof data, fds, &n_fds, &err);
+    if (len < 0 && err.sys_errno == EAGAIN)
+        return false;
+    if (len <= 0) {
+        if (len < 0 && err.reason == BOX_PROTOCOL)
+            broken(w, &err);
+        else
+            go_down(w, "its warden went away; start box-warden again and retry");
+        return false;
+    }
+    int rc = on_packet(w, data, (size_t)len, fds, n_fds, &err);
+    for (size_t i = 0; i < n_fds; i++)
+        box_closep(&fds[i]);
+    if (rc < 0)
+        broken(w, &err);
+    return w->phase != DOWN;
+}
+
+static void on_ready(void *arg, int events)
+{
+    box_warden *w = arg;
+    if (events & BOX_READABLE) {
+        enum { PACKETS_A_TURN = 64 }; /* then the loop's other work gets its turn */
+        for (int i = 0; i < PACKETS_A_TURN; i++) {
+            if (!receive_one(w))
+                break;
+        }
+    }
+    if (w->phase != DOWN && (events & BOX_WRITABLE))
+        flush(w);
+}
+
+/* --- connecting ---------------------------------------------------------------------------- */
+
+static int open_socket(box_warden *w, box_error *err)
+{
+    if (w->socket_path == NULL)
+        return box_take_fd(&w->given_fd);
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    if (strlen(w->socket_path) >= sizeof address.sun_path)
+        return box_fail(err, BOX_VALIDATION, "the path of its warden's socket is too long");
+    memcpy(address.sun_path, w->socket_path, strlen(w->socket_path));
+    BOX_AUTO(box_closep)
+    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0)
+        return box_fail_errno(err, "socket");
+    if (connect(fd, (struct sockaddr *)&address, sizeof address) < 0)
+        return box_fail_errno(err, "connect");
+    return box_take_fd(&fd);
+}
+
+static void connect_failed(box_warden *w, const box_error *err)
+{
+    char text[200];
+    const char *why = err->sys_errno == ENOENT || err->sys_errno == ECONNREFUSED
+                          ? "no warden listens on its socket"
+                          : err->msg;
+    (void)snprintf(text, sizeof text,
+                   "%s; start it (box-warden --backend %s, or its service) and retry", why,
+                   w->name);
+    go_down(w, text);
+}
+
+static void connect_now(box_warden *w)
+{
+    box_error err = {0};
+    w->last_try = box_loop_now(w->loop);
+    w->fd = open_socket(w, &err);
+    if (w->fd >= 0 && box_watch_new(w->loop, w->fd, on_ready, w, &w->watch, &err) < 0)
+        box_closep(&w->fd);
+    if (w->fd < 0) {
+        connect_failed(w, &err);
+        return;
+    }
+    w->phase = HELLO;
+    /* A warden that accepts and says nothing is as good as none. */
+    box_timer_set(w->retry, box_time_add(w->last_try, BOX_WARDEN_ASK_SECONDS * BOX_SECOND));
+    flush(w);
+}
+
+static void on_retry(void *arg)
+{
+    box_warden *w = arg;
+    if (w->phase == HELLO)
+        go_down(w, "its warden does not answer");
+    else if (w->phase == DOWN && !w->ended)
+        connect_now(w);
+}
+
+static void start(void *arg)
+{
+    box_warden *w = arg;
+    w->retry = box_timer_new(w->loop, on_retry, w);
+    connect_now(w);
+}
+
+/* On the warden's loop. A warden that was down gets another chance at once, but not more often than
+ * the shortest pause. */
+static void submit(void *arg)
+{
+    request *r = arg;
+    box_warden *w = r->warden;
+    r->id = w->next_id++;
+    box_map_put_bytes(w->requests, &r->id, sizeof r->id, r);
+    if (box_map_count(w->requests) > BOX_WARDEN_MAX_REQUESTS) {
+        unavailable(w, &r->reply.error, "too many requests wait for its warden");
+        request_end(r);
+        return;
+    }
+    bool rested =
+        box_loop_now(w->loop) >= box_time_add(w->last_try, (uint64_t)BOX_WARDEN_RETRY_MS * BOX_MS);
+    if (w->phase == DOWN && !w->ended && rested) {
+        box_list_append(&w->waiting, &r->link);
+        connect_now(w);
+        return;
+    }
+    if (w->phase == DOWN) {
+        box_backend_report report;
+        box_warden_report(w, &report);
+        unavailable(w, &r->reply.error, report.detail);
+        request_end(r);
+        return;
+    }
+    box_list_append(&w->waiting, &r->link);
+    flush(w);
+}
+
+void box_warden_ask(box_warden *w, box_warden_type type, const void *body, int fd,
+                    box_loop *reply_to, void (*done)(void *arg, box_warden_reply *reply), void *arg)
+{
+    request *r = request_new(w, type, body);
+    r->fd = fd;
+    r->reply_to = reply_to;
+    r->done = done;
+    r->arg = arg;
+    box_loop_post(w->loop, submit, r);
+}
+
+/* --- life ---------------------------------------------------------------------------------- */
+
+box_warden *box_warden_new(box_loop *loop, const box_backend_config *config,
+                           const box_uid *instance, const box_warden_hooks *hooks)
+{
+    box_warden *w = box_alloc(sizeof *w);
+    w->loop = loop;
+    w->name = box_strdup(config->name);
+    w->given_fd = config->socket_path == NULL ? config->fd : -1;
+    w->socket_path = box_strdup_null(config->socket_path);
+    w->instance = *instance;
+    w->hooks = *hooks;
+    w->fd = -1;
+    w->retry_ms = BOX_WARDEN_RETRY_MS;
+    w->next_id = 1;
+    w->requests = box_map_new();
+    box_list_init(&w->waiting);
+    box_list_init(&w->front);
+    box_lock_init(&w->lock);
+    (void)snprintf(w->report.name, sizeof w->report.name, "%s", config->name);
+    (void)snprintf(w->report.detail, sizeof w->report.detail, "not connected yet");
+    box_loop_post(loop, start, w);
+    return w;
+}
+
+void box_warden_free(box_warden *w)
+{
+    if (w == NULL)
+        return;
+    size_t at = 0;
+    void *value;
+    while (box_map_next(w->requests, &at, &value)) {
+        request *r = value;
+        box_timer_free(r->timer);
+        request_free(r);
+    }
+    box_map_free(w->requests);
+    box_watch_free(w->watch);
+    box_timer_free(w->retry);
+    box_closep(&w->fd);
+    box_closep(&w->given_fd);
+    box_lock_done(&w->lock);
+    free(w->name);
+    free(w->socket_path);
+    free(w);
+}
+
+const char *box_warden_name(const box_warden *w)
+{
+    return w->name;
+}
+
+void box_warden_report(box_warden *w, box_backend_report *out)
+{
+    box_lock_take(&w->lock);
+    *out = w->report;
+    box_lock_release(&w->lock);
+}
