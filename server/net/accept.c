@@ -92,6 +92,6 @@ void accept_start(net_loop *nl)
 void accept_stop(net_loop *nl)
 {
     for (unsigned i = 0; i < nl->net->n_listeners; i++)
-        box_watch_free(box_take(&nl->accepts[i].watch));
-    box_timer_free(box_take(&nl->accept_retry));
+        box_watch_free(box_take(nl->accepts[i].watch));
+    box_timer_free(box_take(nl->accept_retry));
 }

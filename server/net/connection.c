@@ -296,10 +296,10 @@ static void close_now(connection *c)
 {
     c->state = STATE_CLOSED;
     box_later_cancel(&c->flush);
-    box_watch_free(box_take(&c->watch));
-    box_timer_free(box_take(&c->timer));
+    box_watch_free(box_take(c->watch));
+    box_timer_free(box_take(c->timer));
     box_closep(&c->fd);
-    box_rpc_connection_end(box_take(&c->rpc));
+    box_rpc_connection_end(box_take(c->rpc));
     atomic_fetch_sub(&c->nl->net->connections_open, 1);
     if (c->closed != NULL)
         c->closed(c->closed_arg);
@@ -316,7 +316,7 @@ static void begin_closing(connection *c)
         if (box_h2_send(box_rpc_connection_h2(c->rpc), &c->out, BOX_SEND_BYTES, &err) < 0)
             box_log(BOX_DEBUG, "net.goaway_lost", BOX_STR("peer", c->address), BOX_ERR(&err));
     }
-    box_rpc_connection_end(box_take(&c->rpc));
+    box_rpc_connection_end(box_take(c->rpc));
     want_flush(c);
 }
 

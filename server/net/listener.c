@@ -155,5 +155,5 @@ void box_listener_done(box_listener *l)
         st.st_ino == l->ino)
         (void)unlink(l->unix_path); /* a file left behind is stale and replaced */
     box_closep(&l->fd);
-    free(box_take(&l->unix_path));
+    free(box_take(l->unix_path));
 }

@@ -146,7 +146,7 @@ void net_loop_check_drained(net_loop *nl)
     if (!nl->draining || nl->drained || !box_list_empty(&nl->connections))
         return;
     nl->drained = true;
-    box_timer_free(box_take(&nl->drain_timer));
+    box_timer_free(box_take(nl->drain_timer));
     box_loop_post(nl->net->loops[0].loop, on_loop_drained, nl->net);
 }
 

@@ -60,7 +60,7 @@ static void op_send(box_call *call, const uint8_t *message, size_t len)
 
 static void stop_deadline(call_h2 *c)
 {
-    box_timer_free(box_take(&c->deadline));
+    box_timer_free(box_take(c->deadline));
 }
 
 static void op_finish(box_call *call, const box_error *err)
