@@ -60,7 +60,7 @@ static void op_send(box_call *call, const uint8_t *message, size_t len)
 
 static void stop_deadline(call_h2 *c)
 {
-    box_timer_free(box_take(&c->deadline));
+    box_timer_free(box_take(c->deadline));
 }
 
 static void op_finish(box_call *call, const box_error *err)
@@ -201,8 +201,7 @@ static void on_request(void *owner, box_h2_stream *s, const box_h2_request *requ
     atomic_fetch_add(&n->rpc->calls_open, 1);
     atomic_fetch_add(&n->rpc->calls_total, 1);
     start_deadline(c);
-    if (method->kind == BOX_CLIENT_STREAM || method->kind == BOX_BIDI)
-        box_call_deliver_start(&c->base);
+    box_call_deliver_start(&c->base);
 }
 
 static void on_message(void *owner, box_h2_stream *s, const uint8_t *data, size_t len)
@@ -237,12 +236,8 @@ static void on_closed(void *owner, box_h2_stream *s, const box_error *why,
     call_h2 *c = box_h2_stream_owner(s);
     if (c == NULL)
         return; /* refused, or ended by us */
-    bool finished = c->base.finished;
     detach(c);
-    if (finished)
-        box_call_unref(&c->base);
-    else
-        box_call_deliver_end(&c->base, why);
+    box_call_deliver_end(&c->base, why); /* the reason counts only if the handler gave none */
 }
 
 static const box_h2_events h2_events = {

@@ -1,0 +1,97 @@
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <sys/socket.h>
+
+#include "base/log.h"
+#include "net/internal.h"
+
+enum { ADDRESS_TEXT = INET6_ADDRSTRLEN + 8 };
+
+static void address_text(const struct sockaddr_storage *from, char out[ADDRESS_TEXT])
+{
+    char host[INET6_ADDRSTRLEN] = "?";
+    if (from->ss_family == AF_INET) {
+        const struct sockaddr_in *a = (const struct sockaddr_in *)from;
+        inet_ntop(AF_INET, &a->sin_addr, host, sizeof host);
+        snprintf(out, ADDRESS_TEXT, "%s:%u", host, ntohs(a->sin_port));
+    } else if (from->ss_family == AF_INET6) {
+        const struct sockaddr_in6 *a = (const struct sockaddr_in6 *)from;
+        inet_ntop(AF_INET6, &a->sin6_addr, host, sizeof host);
+        snprintf(out, ADDRESS_TEXT, "[%s]:%u", host, ntohs(a->sin6_port));
+    } else {
+        snprintf(out, ADDRESS_TEXT, "unix");
+    }
+}
+
+static void set_accepting(net_loop *nl, bool on)
+{
+    for (unsigned i = 0; i < nl->net->n_listeners; i++) {
+        if (nl->accepts[i].watch != NULL)
+            box_watch_set(nl->accepts[i].watch, on ? BOX_READABLE : 0);
+    }
+}
+
+/* Out of descriptors or connections: waiting clients stay in the kernel's queue meanwhile. */
+static void rest(net_loop *nl, const char *reason)
+{
+    box_log(BOX_WARN, "net.accept_rests", BOX_STR("reason", reason));
+    set_accepting(nl, false);
+    box_timer_set(nl->accept_retry, box_now() + BOX_ACCEPT_RETRY_MS * BOX_MS);
+}
+
+static void on_accept_retry(void *arg)
+{
+    set_accepting(arg, true);
+}
+
+static bool accept_one(net_loop *nl, const box_listener *l)
+{
+    if (atomic_load(&nl->net->connections_open) >= BOX_MAX_CONNECTIONS) {
+        rest(nl, "too many connections");
+        return false;
+    }
+    struct sockaddr_storage from = {0};
+    socklen_t len = sizeof from;
+    int fd = accept4(l->fd, (struct sockaddr *)&from, &len, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    if (fd < 0) {
+        if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)
+            rest(nl, "out of descriptors");
+        /* EAGAIN: another loop was faster. What else there is concerns that connection only
+         * (accept(2), Error handling). */
+        return errno == ECONNABORTED || errno == EINTR;
+    }
+    char address[ADDRESS_TEXT];
+    address_text(&from, address);
+    connection_start(nl, fd, l->unix_path != NULL, address, l->tls, NULL, NULL);
+    return true;
+}
+
+static void on_acceptable(void *arg, int events)
+{
+    (void)events;
+    const net_accept *a = arg;
+    for (int i = 0; i < BOX_ACCEPT_BATCH && accept_one(a->nl, a->listener); i++)
+        ;
+}
+
+void accept_start(net_loop *nl)
+{
+    nl->accept_retry = box_timer_new(nl->loop, on_accept_retry, nl);
+    for (unsigned i = 0; i < nl->net->n_listeners; i++) {
+        net_accept *a = &nl->accepts[i];
+        *a = (net_accept){.nl = nl, .listener = &nl->net->listeners[i]};
+        box_error err = {0};
+        if (box_watch_new(nl->loop, a->listener->fd, on_acceptable, a, &a->watch, &err) < 0)
+            box_log(BOX_ERROR, "net.listen_failed", BOX_ERR(&err));
+    }
+    set_accepting(nl, true);
+}
+
+void accept_stop(net_loop *nl)
+{
+    for (unsigned i = 0; i < nl->net->n_listeners; i++)
+        box_watch_free(box_take(nl->accepts[i].watch));
+    box_timer_free(box_take(nl->accept_retry));
+}

@@ -1,0 +1,80 @@
+/* What the files of net/ share; nobody else includes it. */
+#pragma once
+
+#include <stdatomic.h>
+#include <sys/types.h>
+
+#include "base/limits.h"
+#include "net/listener.h"
+#include "net/server.h"
+#include "rpc/call_h2.h"
+
+typedef struct net_loop net_loop;
+
+/* One listener, watched by one loop. */
+typedef struct net_accept {
+    net_loop *nl;
+    const box_listener *listener;
+    box_watch *watch;
+} net_accept;
+
+/* The part of the server that one loop owns. */
+struct net_loop {
+    box_net *net;
+    box_loop *loop;
+    net_accept accepts[BOX_MAX_LISTENERS]; /* of net->listeners, same index */
+    box_timer *accept_retry;               /* accepting rests until it fires */
+    box_list connections;
+    uint8_t *read_bytes; /* BOX_READ_BYTES, for whichever connection reads */
+    box_buf plain;       /* the same, decrypted */
+    box_timer *drain_timer;
+    unsigned drain_step; /* in the table of net.c */
+    bool draining;
+    bool drained; /* loop 0 was told */
+};
+
+struct box_net {
+    box_net_config config;
+    box_rpc rpc;
+    box_listener listeners[BOX_MAX_LISTENERS]; /* fixed once the loops run */
+    unsigned n_listeners;
+    atomic_uint loops_listening; /* the last one to stop closes the listeners */
+    atomic_uint_fast64_t connections_open;
+    atomic_uint_fast64_t connections_total;
+    atomic_bool draining;
+    unsigned loops_drained; /* loop 0's */
+    void (*done)(void *arg);
+    void *done_arg;
+    unsigned n_loops;
+    net_loop loops[];
+};
+
+/* What happens to a connection; each state has a handler for each (connection.c). */
+typedef enum connection_event {
+    EVENT_PREFACE,      /* the peer speaks HTTP/2 */
+    EVENT_BROKEN,       /* TLS or HTTP/2 failed; an alert or GOAWAY may wait to be sent */
+    EVENT_PEER_END,     /* end of file, reset */
+    EVENT_TIMEOUT,      /* the connection's timer */
+    EVENT_FLUSHED,      /* nothing waits to be sent */
+    EVENT_DONE,         /* HTTP/2 has nothing more to do */
+    EVENT_DRAIN,        /* first GOAWAY */
+    EVENT_DRAIN_FINISH, /* second GOAWAY */
+    EVENT_CANCEL,       /* end the calls */
+    EVENT_FORCE,        /* close now */
+    EVENT_COUNT,
+} connection_event;
+
+typedef struct connection connection;
+
+/* fd is taken, also on failure. tls may be NULL. closed may be NULL. */
+BOX_LOOP void connection_start(net_loop *nl, int fd, bool is_unix, const char *address,
+                               box_tls_context *tls, void (*closed)(void *arg), void *arg);
+BOX_LOOP void connection_event_all(net_loop *nl, connection_event event);
+/* The loops have stopped: frees what was closed. */
+void connection_reap_all(net_loop *nl);
+
+/* Accepting on this loop (accept.c). */
+BOX_LOOP void accept_start(net_loop *nl);
+BOX_LOOP void accept_stop(net_loop *nl);
+/* A connection of this loop went: tells loop 0 when it was the last of a drain. */
+BOX_LOOP void net_loop_check_drained(net_loop *nl);
