@@ -11,6 +11,8 @@
 #define BOX_STOCK_MESSAGE_BYTES (4 * 1024 * 1024)
 /* Header list, counted as HTTP/2 does (name + value + 32): grpc-conformance.md, 36. */
 #define BOX_MAX_HEADER_LIST_BYTES (16 * 1024)
+/* What fits into that list at 32 bytes a field. */
+#define BOX_MAX_METADATA_ENTRIES (BOX_MAX_HEADER_LIST_BYTES / 32)
 /* Calls at once on one connection, SETTINGS_MAX_CONCURRENT_STREAMS. */
 #define BOX_MAX_STREAMS_PER_CONNECTION 1000
 /* Flow control: what a peer may send before we read it (grpc-conformance.md, 100). */
@@ -19,6 +21,9 @@
 /* Unsent bytes on one stream above which a writer is told to wait, and below which it may go on. */
 #define BOX_STREAM_HIGH_WATER_BYTES (64 * 1024)
 #define BOX_STREAM_LOW_WATER_BYTES  (32 * 1024)
+/* Queued on one stream by a writer that ignores the high-water mark; then the call ends. Above the
+ * largest message there is by a factor, so that a message can always be queued behind another. */
+#define BOX_STREAM_UNSENT_BYTES (64 * 1024 * 1024)
 /* Memory one call may use for its decoded request: 8 times its size and this much more
  * (c-grpc-codegen.md, section 3). */
 #define BOX_CALL_BUDGET_FACTOR 8
@@ -37,6 +42,38 @@
 #define BOX_WORKER_QUEUE   1024
 /* How long SIGTERM waits for running calls before they are cancelled. */
 #define BOX_DRAIN_SECONDS 5
+/* Between the two GOAWAYs of a graceful end: a round trip over a long way, so that calls a peer
+ * sent before it heard still run (grpc-conformance.md, 105). */
+#define BOX_GOAWAY_WAIT_MS 250
+/* From cancelling the calls of a drain to closing their connections. */
+#define BOX_CANCEL_WAIT_MS 1000
+/* Listening addresses and sockets; connections waiting in the kernel for each (Linux cuts it at
+ * net.core.somaxconn); connections accepted before a loop does other work. */
+#define BOX_MAX_LISTENERS  16
+#define BOX_LISTEN_BACKLOG 4096
+#define BOX_ACCEPT_BATCH   32
+/* How long accepting rests when descriptors or BOX_MAX_CONNECTIONS are used up. */
+#define BOX_ACCEPT_RETRY_MS 100
+/* One read from a connection, one piece taken from HTTP/2 to be sent, and how much one connection
+ * may send before others get their turn. */
+#define BOX_READ_BYTES  (64 * 1024)
+#define BOX_SEND_BYTES  (64 * 1024)
+#define BOX_FLUSH_BYTES (256 * 1024)
+/* What is still read from a peer that takes nothing: more than flow control lets a good one send. */
+#define BOX_BLOCKED_READ_BYTES (BOX_CONNECTION_WINDOW_BYTES + 1024 * 1024)
+/* A peer that takes no byte for this long, with bytes waiting, is gone; also the kernel's limit for
+ * unacknowledged ones (TCP_USER_TIMEOUT). */
+#define BOX_WRITE_STALL_SECONDS 60
+/* After our last byte: how long the peer's last ones are read, so that closing does not reset. */
+#define BOX_LINGER_SECONDS 1
+/* Names in grpc.health.v1.Health, and files in one reflection answer's dependencies. */
+#define BOX_MAX_HEALTH_SERVICES 100
+
+/* Configuration files: a full one is about 8 KiB; lists hold that many entries unless their key says
+ * otherwise. */
+#define BOX_CONFIG_MAX_BYTES (256 * 1024)
+#define BOX_CONFIG_MAX_ITEMS 256
+#define BOX_CONFIG_MAX_PATH  1024
 
 /* --- API ------------------------------------------------------------------------------------- */
 

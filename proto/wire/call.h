@@ -54,9 +54,11 @@ void box_call_on_writable(box_call *call, void (*fn)(box_call *call, void *arg),
 void box_call_pause(box_call *call);
 void box_call_resume(box_call *call);
 
-/* Called once, when the call is over for any reason: why->reason is NONE after box_call_finish,
- * CANCELLED when the peer went away or reset, DEADLINE, SHUTTING_DOWN. The place to stop work and
- * free what belongs to the call. Set at most once. */
+/* Called exactly once, when the call is over for any reason: why->reason is NONE after
+ * box_call_finish, CANCELLED when the peer went away or reset, DEADLINE, SHUTTING_DOWN, or what was
+ * wrong with the request. The place to stop work and free what belongs to the call; the call itself
+ * stays valid during it. After box_call_finish it runs inside box_call_finish, as its last act: do
+ * not touch afterwards what it frees. Set at most once; on a call that is over, it runs at once. */
 void box_call_on_end(box_call *call, void (*fn)(box_call *call, void *arg, const box_error *why),
                      void *arg);
 /* The handler's own state of a streaming call. */
@@ -78,7 +80,12 @@ typedef struct box_call_ops {
 } box_call_ops;
 
 /* Embedded as the first member of a transport's own struct. Fields are call.c's; transports may
- * read headers and trailers when they send. */
+ * read headers and trailers when they send.
+ *
+ * Unary and server streaming: the request is checked and decoded when it comes, the handler is
+ * called at the half-close, so that a second message is still refused (grpc-conformance.md, 53) and
+ * a request cut short never runs. Client streaming and bidi: the handler begins with
+ * box_call_deliver_start, each message is decoded, delivered and freed. */
 struct box_call {
     const box_call_ops *ops;
     const struct box_service *service;
@@ -89,28 +96,32 @@ struct box_call {
     box_metadata trailers;
     box_time deadline;
     unsigned refs;
-    bool started;     /* handler was called */
-    bool got_message; /* unary and server streaming: the one request came */
-    bool finished;    /* box_call_finish, or ended by the peer */
-    bool ended;       /* on_end was delivered */
+    bool started;   /* handler was called */
+    bool finished;  /* box_call_finish, or ended by the peer */
+    bool ended;     /* on_end was delivered, or would have been */
+    box_reason why; /* of the end */
     void *state;
+    box_arena arena;           /* holds request */
+    ProtobufCMessage *request; /* unary and server streaming: came, the handler not called yet */
     void (*writable)(box_call *call, void *arg);
     void *writable_arg;
     void (*end)(box_call *call, void *arg, const box_error *why);
     void *end_arg;
 };
 
-/* One reference, for the transport. metadata is taken. */
+/* One reference, for the transport. metadata is taken (left zeroed). */
 void box_call_init(box_call *call, const box_call_ops *ops, const struct box_service *service,
                    const struct box_method *method, const void *identity, box_metadata *metadata,
                    box_time deadline);
-/* What the transport received. Each may end the call: with the handler's error, or UNIMPLEMENTED
- * for a wrong number of request messages (grpc-conformance.md 52, 53) or a handler that is not
- * there. */
-void box_call_deliver_start(box_call *call); /* streaming requests: the handler begins */
+/* What the transport received. Each may end the call: with the handler's error, VALIDATION or
+ * PROTOCOL for bytes that are no valid request, or UNIMPLEMENTED for a wrong number of request
+ * messages (grpc-conformance.md 52, 53) or a handler that is not there. All are harmless on a call
+ * that is over. */
+void box_call_deliver_start(box_call *call); /* once, for every kind: a streaming handler begins */
 void box_call_deliver_message(box_call *call, const uint8_t *data, size_t len);
 void box_call_deliver_half_close(box_call *call);
 void box_call_deliver_writable(box_call *call);
-/* Over without box_call_finish: cancelled, deadline, connection lost. Drops the transport's
- * reference. */
+/* The transport is done with the call; drops its reference. Called exactly once for every call:
+ * after box_call_finish (why is ignored then), or when it is over without it: cancelled, deadline,
+ * connection lost. */
 void box_call_deliver_end(box_call *call, const box_error *why);

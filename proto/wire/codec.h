@@ -21,3 +21,11 @@ void box_percent_decode(const char *text, size_t len, char *out, size_t out_size
 /* Standard alphabet; padding accepted on decoding, not written on encoding. */
 int box_base64_encode(const void *data, size_t len, box_buf *out, box_error *err) BOX_MUST_USE;
 int box_base64_decode(const char *text, size_t len, box_buf *out, box_error *err) BOX_MUST_USE;
+/* Into memory of the caller: len / 4 * 3 + 2 bytes are always enough. False: not base64. */
+bool box_base64_decode_raw(const char *text, size_t len, uint8_t *out, size_t *out_len);
+/* Exactly box_base64_size(len) characters, no NUL. */
+void box_base64_encode_raw(const void *data, size_t len, char *out);
+static inline size_t box_base64_size(size_t len)
+{
+    return (len * 4 + 2) / 3;
+}

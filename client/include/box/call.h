@@ -44,8 +44,7 @@ typedef struct box_client_options {
     const box_metadata *metadata; /* sent with the request */
     box_metadata *headers;        /* blocking unary: filled with the answer's, caller's to free */
     box_metadata *trailers;
-    const char *token;        /* instead of the channel's */
-    size_t max_message_bytes; /* received; 0 = the channel's */
+    const char *token; /* instead of the channel's */
 } box_client_options;
 
 /* Starts a call. The request is sent with box_client_send; unary and server streaming: exactly one,
@@ -61,6 +60,9 @@ int box_client_receive(box_client_call *call, ProtobufCMessage **out, box_error 
 /* Unary in one step. */
 int box_client_unary(box_channel *c, const box_method *method, const box_client_options *options,
                      const ProtobufCMessage *request, ProtobufCMessage **response, box_error *err)
+    BOX_MUST_USE;
+/* Client streaming: half-closes, then exactly one answer and the status. */
+int box_client_finish(box_client_call *call, ProtobufCMessage **response, box_error *err)
     BOX_MUST_USE;
 /* After the first message or the end; NULL before, and when there are none. Borrowed from the call.
  */
@@ -96,9 +98,9 @@ void box_client_pause(box_client_call *call, bool paused);
 /* What to poll: a descriptor (-1: none yet, call dispatch), events of poll(2), and at most how
  * long. */
 void box_channel_poll(box_channel *c, int *fd, short *events, int *timeout_ms);
-/* Does the I/O that is ready without waiting, then delivers events. -1 only when the channel is
- * unusable. */
-int box_channel_dispatch(box_channel *c, box_error *err) BOX_MUST_USE;
+/* Does the I/O that is ready without waiting, then delivers events. A broken connection is its
+ * calls' status; the next call makes another. */
+void box_channel_dispatch(box_channel *c);
 
 /* A channel that calls services in this process, through the same signatures: for tests. Handlers
  * run inside the calls of the client; a handler that answers later is driven by `pump` (NULL:

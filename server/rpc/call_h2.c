@@ -1,0 +1,305 @@
+#include "rpc/call_h2.h"
+
+#include <assert.h>
+
+#include "base/alloc.h"
+#include "base/limits.h"
+
+struct box_rpc_connection {
+    box_rpc *rpc;
+    box_loop *loop;
+    const box_peer *peer; /* NULL once ended */
+    box_h2 *h2;           /* NULL once ended */
+    void (*has_output)(void *arg);
+    void *has_output_arg;
+    box_list calls;   /* open ones */
+    unsigned n_calls; /* in memory: handlers of streams that were reset count until they let go */
+    unsigned max_calls;
+};
+
+typedef struct call_h2 {
+    box_call base; /* first */
+    box_list link; /* in connection->calls while the stream lives */
+    box_rpc_connection *connection;
+    box_h2_stream *stream; /* NULL once closed */
+    box_timer *deadline;
+    bool headers_set;
+} call_h2;
+
+/* --- the call's side ---------------------------------------------------------------------------
+ */
+
+static call_h2 *of_call(box_call *call)
+{
+    return BOX_CONTAINER(call, call_h2, base);
+}
+
+static void note_output(const call_h2 *c)
+{
+    c->connection->has_output(c->connection->has_output_arg);
+}
+
+static void set_headers(call_h2 *c)
+{
+    if (c->headers_set)
+        return;
+    c->headers_set = true;
+    if (c->base.headers.count > 0)
+        box_h2_set_headers(c->stream, &c->base.headers);
+}
+
+static void op_send(box_call *call, const uint8_t *message, size_t len)
+{
+    call_h2 *c = of_call(call);
+    if (c->stream == NULL)
+        return;
+    set_headers(c);
+    box_h2_message(c->stream, message, len);
+    note_output(c);
+}
+
+static void stop_deadline(call_h2 *c)
+{
+    box_timer_free(box_take(&c->deadline));
+}
+
+static void op_finish(box_call *call, const box_error *err)
+{
+    call_h2 *c = of_call(call);
+    stop_deadline(c);
+    if (c->stream == NULL)
+        return;
+    set_headers(c);
+    note_output(c);
+    box_h2_finish(c->stream, err, &call->trailers);
+}
+
+static bool op_is_writable(const box_call *call)
+{
+    const call_h2 *c = (const call_h2 *)call;
+    return c->stream != NULL && box_h2_is_writable(c->stream);
+}
+
+static void op_pause(box_call *call, bool paused)
+{
+    call_h2 *c = of_call(call);
+    if (c->stream == NULL)
+        return;
+    box_h2_pause(c->stream, paused);
+    if (!paused)
+        note_output(c); /* the window that opens */
+}
+
+static void connection_free_when_unused(box_rpc_connection *n)
+{
+    if (n->h2 == NULL && n->n_calls == 0)
+        free(n);
+}
+
+static void op_destroy(box_call *call)
+{
+    call_h2 *c = of_call(call);
+    assert(c->stream == NULL);
+    box_rpc_connection *n = c->connection;
+    if (call->identity != NULL && n->rpc->admit.release != NULL)
+        n->rpc->admit.release(n->rpc->admit.arg, call->identity);
+    free(c);
+    n->n_calls--;
+    connection_free_when_unused(n);
+}
+
+static const box_call_ops call_ops = {
+    .send = op_send,
+    .finish = op_finish,
+    .is_writable = op_is_writable,
+    .pause = op_pause,
+    .destroy = op_destroy,
+};
+
+/* The stream and the call part. What remains is the transport's reference. */
+static void detach(call_h2 *c)
+{
+    stop_deadline(c);
+    box_h2_stream_set_owner(c->stream, NULL);
+    c->stream = NULL;
+    box_list_remove(&c->link);
+    atomic_fetch_sub(&c->connection->rpc->calls_open, 1);
+}
+
+/* Over before the handler said so: the peer gets `why` as the status, the handler is told. */
+static void end_call(call_h2 *c, const box_error *why)
+{
+    box_h2_stream *stream = c->stream;
+    if (c->base.finished)
+        return; /* the answer is on its way */
+    set_headers(c);
+    note_output(c);
+    detach(c);
+    box_h2_finish(stream, why, &c->base.trailers);
+    box_call_deliver_end(&c->base, why);
+}
+
+static void on_deadline(void *arg)
+{
+    box_error why = {0};
+    (void)box_fail(&why, BOX_DEADLINE, "the call's deadline passed");
+    end_call(arg, &why);
+}
+
+/* --- the stream's side -------------------------------------------------------------------------
+ */
+
+static void refuse(box_rpc_connection *n, box_h2_stream *s, const box_error *err)
+{
+    box_h2_finish(s, err, NULL);
+    n->has_output(n->has_output_arg);
+}
+
+static int check_request(box_rpc_connection *n, const box_h2_request *request,
+                         const box_service **service, const box_method **method,
+                         const void **identity, box_error *err)
+{
+    const box_rpc *rpc = n->rpc;
+    if (!box_service_find(rpc->services, rpc->n_services, request->path, service, method))
+        return box_fail(err, BOX_UNIMPLEMENTED, "unknown method %s", request->path);
+    if (n->n_calls >= n->max_calls)
+        return box_fail(err, BOX_RATE_LIMIT, "%u calls of this connection are still being ended",
+                        n->n_calls);
+    if (rpc->admit.admit == NULL)
+        return 0;
+    return rpc->admit.admit(rpc->admit.arg, n->peer, request->path, request->metadata, identity,
+                            err);
+}
+
+static void start_deadline(call_h2 *c)
+{
+    if (c->base.deadline == 0)
+        return;
+    c->deadline = box_timer_new(c->connection->loop, on_deadline, c);
+    box_timer_set(c->deadline, c->base.deadline);
+}
+
+static void on_request(void *owner, box_h2_stream *s, const box_h2_request *request)
+{
+    box_rpc_connection *n = owner;
+    const box_service *service = NULL;
+    const box_method *method = NULL;
+    const void *identity = NULL;
+    box_error err = {0};
+    if (check_request(n, request, &service, &method, &identity, &err) < 0) {
+        refuse(n, s, &err);
+        return;
+    }
+    box_time deadline = request->timeout_ns == 0 ? 0 : box_time_add(box_now(), request->timeout_ns);
+    call_h2 *c = box_alloc(sizeof *c);
+    c->connection = n;
+    c->stream = s;
+    box_call_init(&c->base, &call_ops, service, method, identity, request->metadata, deadline);
+    box_h2_stream_set_owner(s, c);
+    box_list_append(&n->calls, &c->link);
+    n->n_calls++;
+    atomic_fetch_add(&n->rpc->calls_open, 1);
+    atomic_fetch_add(&n->rpc->calls_total, 1);
+    start_deadline(c);
+    if (method->kind == BOX_CLIENT_STREAM || method->kind == BOX_BIDI)
+        box_call_deliver_start(&c->base);
+}
+
+static void on_message(void *owner, box_h2_stream *s, const uint8_t *data, size_t len)
+{
+    (void)owner;
+    call_h2 *c = box_h2_stream_owner(s);
+    if (c != NULL)
+        box_call_deliver_message(&c->base, data, len);
+}
+
+static void on_half_close(void *owner, box_h2_stream *s)
+{
+    (void)owner;
+    call_h2 *c = box_h2_stream_owner(s);
+    if (c != NULL)
+        box_call_deliver_half_close(&c->base);
+}
+
+static void on_writable(void *owner, box_h2_stream *s)
+{
+    (void)owner;
+    call_h2 *c = box_h2_stream_owner(s);
+    if (c != NULL)
+        box_call_deliver_writable(&c->base);
+}
+
+static void on_closed(void *owner, box_h2_stream *s, const box_error *why,
+                      const box_metadata *trailers)
+{
+    (void)owner;
+    (void)trailers;
+    call_h2 *c = box_h2_stream_owner(s);
+    if (c == NULL)
+        return; /* refused, or ended by us */
+    bool finished = c->base.finished;
+    detach(c);
+    if (finished)
+        box_call_unref(&c->base);
+    else
+        box_call_deliver_end(&c->base, why);
+}
+
+static const box_h2_events h2_events = {
+    .request = on_request,
+    .message = on_message,
+    .half_close = on_half_close,
+    .writable = on_writable,
+    .closed = on_closed,
+};
+
+/* --- the connection ----------------------------------------------------------------------------
+ */
+
+box_rpc_connection *box_rpc_connection_new(box_rpc *rpc, box_loop *loop, const box_peer *peer,
+                                           void (*has_output)(void *arg), void *arg)
+{
+    box_rpc_connection *n = box_alloc(sizeof *n);
+    n->rpc = rpc;
+    n->loop = loop;
+    n->peer = peer;
+    n->has_output = has_output;
+    n->has_output_arg = arg;
+    n->max_calls = BOX_MAX_STREAMS_PER_CONNECTION;
+    box_list_init(&n->calls);
+    const box_h2_config config = {.server = true, .max_message_bytes = rpc->max_message_bytes};
+    n->h2 = box_h2_new(&config, &h2_events, n);
+    return n;
+}
+
+box_h2 *box_rpc_connection_h2(const box_rpc_connection *c)
+{
+    return c->h2;
+}
+
+void box_rpc_connection_end_calls(box_rpc_connection *n, const box_error *why)
+{
+    /* A handler that is told may end other calls, so always start again from the front; those that
+     * have answered already stay where they are. */
+    box_list *at = n->calls.next;
+    while (at != &n->calls) {
+        call_h2 *c = BOX_CONTAINER(at, call_h2, link);
+        if (c->base.finished) {
+            at = at->next;
+            continue;
+        }
+        end_call(c, why);
+        at = n->calls.next;
+    }
+}
+
+void box_rpc_connection_end(box_rpc_connection *n)
+{
+    if (n == NULL)
+        return;
+    box_h2_free(n->h2); /* closed events for what is open */
+    assert(box_list_empty(&n->calls));
+    n->h2 = NULL;
+    n->peer = NULL;
+    connection_free_when_unused(n);
+}

@@ -1,0 +1,40 @@
+/* Calls over HTTP/2: finds the method of a new stream, asks who calls, and ties a box_call to the
+ * stream until both are over.
+ *
+ * Order for a new stream, all before any byte of its body is read: the method is looked up
+ * (UNIMPLEMENTED, also for callers nobody knows: the API is public), the calls this peer left
+ * behind are counted (RATE_LIMIT), and the admission hook decides. */
+#pragma once
+
+#include <stdatomic.h>
+
+#include "loop/loop.h"
+#include "rpc/admit.h"
+#include "wire/h2.h"
+#include "wire/service.h"
+
+/* What all connections of a server share. Any loop thread. */
+typedef struct box_rpc {
+    const box_service *services;
+    size_t n_services;
+    box_admit admit;          /* a zeroed one lets everybody in, without an identity */
+    size_t max_message_bytes; /* received; 0 = BOX_MAX_MESSAGE_BYTES */
+    atomic_uint_fast64_t calls_open;
+    atomic_uint_fast64_t calls_total;
+} box_rpc;
+
+/* One connection's calls. Belongs to a loop. */
+typedef struct box_rpc_connection box_rpc_connection;
+
+/* peer is borrowed until box_rpc_connection_end. has_output(arg) is called when box_h2_send has new
+ * bytes because of what a handler did; it may be called inside any callback and must only take
+ * note. */
+BOX_LOOP box_rpc_connection *box_rpc_connection_new(box_rpc *rpc, box_loop *loop,
+                                                    const box_peer *peer,
+                                                    void (*has_output)(void *arg), void *arg);
+/* The bytes' side; lives until box_rpc_connection_end. */
+BOX_LOOP box_h2 *box_rpc_connection_h2(const box_rpc_connection *c);
+/* Ends every open call with that reason; the answers wait in box_h2_send. */
+BOX_LOOP void box_rpc_connection_end_calls(box_rpc_connection *c, const box_error *why);
+/* The connection is over: open calls are cancelled, the rest goes with the last of them. */
+BOX_LOOP void box_rpc_connection_end(box_rpc_connection *c);

@@ -1,0 +1,26 @@
+/* Latencies of one case, and what is reported of them. */
+#pragma once
+
+#include <jansson.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct bench_case {
+    const char *name;
+    uint64_t *samples_ns; /* owned */
+    size_t count;
+    size_t capacity;
+    uint64_t wall_ns; /* of the whole case: count / wall = rate */
+} bench_case;
+
+void bench_add(bench_case *c, uint64_t ns);
+void bench_merge(bench_case *into, const bench_case *from);
+void bench_done(bench_case *c);
+
+/* Microseconds; percent 0-100. Sorts. 0 without samples. */
+double bench_percentile_us(bench_case *c, double percent);
+double bench_rate(const bench_case *c);
+
+/* {p50_us, p95_us, p99_us, rps, count} */
+json_t *bench_json(bench_case *c);
+void bench_print(bench_case *c);
