@@ -46,7 +46,7 @@ struct box_sessions {
     uint64_t lifetime_ns;
     int64_t (*wall_ns)(void);
 
-    box_lock lock; /* guards everything below */
+    box_lock lock;    /* guards everything below */
     box_map *by_key;  /* tenant NUL id -> newest box_session */
     box_map *by_uid;  /* every box_session whose sandbox may exist */
     box_map *tenants; /* name -> box_tenant */
@@ -113,9 +113,9 @@ struct box_session {
     box_time extended_until;
     box_time ended_at;
     int64_t stopped_wall_ns;
-    bool deleted;       /* goes from the table when it has ended */
-    box_list want_run;  /* box_waiter: until RUNNING or never */
-    box_list want_end;  /* box_waiter: until its sandbox is gone */
+    bool deleted;      /* goes from the table when it has ended */
+    box_list want_run; /* box_waiter: until RUNNING or never */
+    box_list want_end; /* box_waiter: until its sandbox is gone */
 
     /* of the home loop */
     box_agent *agent;
@@ -123,14 +123,14 @@ struct box_session {
     int memory_fd;
     uint32_t memory_version;
     bool socket_bound;
-    bool create_asked;  /* the warden's answer is on its way */
-    bool sandbox_made;  /* there may be something to destroy */
-    bool ending;        /* teardown began */
+    bool create_asked; /* the warden's answer is on its way */
+    bool sandbox_made; /* there may be something to destroy */
+    bool ending;       /* teardown began */
     bool destroy_asked;
     unsigned destroy_tries;
-    box_timer *timer;   /* grace before destroy, then pause between tries */
-    box_list queue;     /* box_exec that wait for a slot */
-    box_list running;   /* box_exec that were sent to the agent */
+    box_timer *timer; /* grace before destroy, then pause between tries */
+    box_list queue;   /* box_exec that wait for a slot */
+    box_list running; /* box_exec that were sent to the agent */
     uint32_t n_queued, n_running;
     uint64_t next_exec_id;
     box_list held; /* pipes of background processes */
