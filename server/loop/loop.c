@@ -189,6 +189,11 @@ box_loop *box_loops_get(box_loops *all, unsigned i)
     return &all->loops[i];
 }
 
+unsigned box_loop_index(const box_loop *l)
+{
+    return (unsigned)(l - l->all->loops);
+}
+
 static bool is_stopped(box_loop *l)
 {
     box_lock_take(&l->lock);
