@@ -16,7 +16,7 @@ enum { MAX = 1000 };
 
 typedef struct fixture {
     temp_dir dir;
-    char path[96]; /* the state directory, below dir */
+    char path[48]; /* the state directory, below dir */
     box_store *store;
 } fixture;
 
@@ -46,9 +46,7 @@ static int teardown(void **state)
 {
     fixture *f = *state;
     box_store_close(f->store);
-    temp_dir inner;
-    (void)snprintf(inner.path, sizeof inner.path, "%.58s/state", f->dir.path);
-    temp_dir_remove(&inner);
+    temp_dir_remove_path(f->path);
     temp_dir_remove(&f->dir);
     return 0;
 }

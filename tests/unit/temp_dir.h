@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 typedef struct temp_dir {
-    char path[64];
+    char path[32];
 } temp_dir;
 
 static inline void temp_dir_new(temp_dir *t)
@@ -19,14 +19,19 @@ static inline void temp_dir_new(temp_dir *t)
         abort();
 }
 
-static inline void temp_dir_remove(temp_dir *t)
+static inline void temp_dir_remove_path(const char *path)
 {
-    DIR *dir = opendir(t->path);
+    DIR *dir = opendir(path);
     for (struct dirent *e; dir != NULL && (e = readdir(dir)) != NULL;) {
         if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0)
             (void)unlinkat(dirfd(dir), e->d_name, 0);
     }
     if (dir != NULL)
         (void)closedir(dir);
-    (void)rmdir(t->path);
+    (void)rmdir(path);
+}
+
+static inline void temp_dir_remove(temp_dir *t)
+{
+    temp_dir_remove_path(t->path);
 }
