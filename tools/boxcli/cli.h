@@ -32,8 +32,8 @@ typedef struct cli {
 
 typedef struct cli_command {
     const char *noun;
-    const char *verb;    /* NULL: the noun alone */
-    const char *summary; /* one line, for --help and completion */
+    const char *verb;                          /* NULL: the noun alone */
+    const char *summary;                       /* one line, for --help and completion */
     int (*run)(cli *c, int argc, char **argv); /* an exit code; argv[0] is "boxcli NOUN VERB" */
 } cli_command;
 
@@ -43,8 +43,8 @@ extern const cli_command cli_session_commands[];
 extern const cli_command cli_admin_commands[];
 extern const cli_command cli_control_commands[];
 
-/* Parses a command's own options, with --help and --usage made from `parser`. argp ends the program with
- * CLI_MISUSED on a mistake. */
+/* Parses a command's own options, with --help and --usage made from `parser`. argp ends the program
+ * with CLI_MISUSED on a mistake. */
 void cli_parse(const struct argp *parser, int argc, char **argv, void *input);
 
 /* Connects when needed: 0, or -1 after saying what to do. */
@@ -66,7 +66,9 @@ void cli_message_freep(void *pointer);
 /* "512MiB", "1.5" cores, "K=V"...: argp_error with the option's name on a mistake. */
 int64_t cli_bytes(struct argp_state *state, const char *option, const char *text);
 uint64_t cli_duration(struct argp_state *state, const char *option, const char *text);
-int64_t cli_number(struct argp_state *state, const char *option, const char *text, int64_t min, int64_t max);
+int64_t cli_number(struct argp_state *state, const char *option, const char *text, int64_t min,
+                   int64_t max);
 
-/* Text for a terminal: control characters of a server's strings become '?'. Borrowed until the next call. */
+/* Text for a terminal: control characters of a server's strings become '?'. Borrowed until the next
+ * call. */
 const char *cli_clean(const char *text);

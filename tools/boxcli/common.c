@@ -11,7 +11,8 @@
 #include "base/fd.h"
 #include "json/json.h"
 
-/* Answers may hold what the caller asked for with --output-limit: more than a stock client's 4 MiB. */
+/* Answers may hold what the caller asked for with --output-limit: more than a stock client's 4 MiB.
+ */
 enum { MAX_ANSWER_BYTES = 256 * 1024 * 1024, DEFAULT_TIMEOUT_SECONDS = 60, CLEAN_BYTES = 4096 };
 
 void cli_parse(const struct argp *parser, int argc, char **argv, void *input)
@@ -22,9 +23,11 @@ void cli_parse(const struct argp *parser, int argc, char **argv, void *input)
 
 static int read_token(const char *path, box_buf *to, const char **token, box_error *err)
 {
-    BOX_AUTO(box_closep) int fd = open(path, O_RDONLY | O_CLOEXEC);
+    BOX_AUTO(box_closep)
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
-        return box_fail(err, BOX_UNAUTHENTICATED, "cannot read the token file %s: %s", path, strerror(errno));
+        return box_fail(err, BOX_UNAUTHENTICATED, "cannot read the token file %s: %s", path,
+                        strerror(errno));
     if (box_buf_read_fd(to, fd, err) < 0 || box_buf_text(to, token, err) < 0)
         return box_wrap(err, "token file %s", path);
     char *end = (char *)(uintptr_t)*token;
@@ -34,13 +37,14 @@ static int read_token(const char *path, box_buf *to, const char **token, box_err
 
 static int connect_channel(cli *c, box_error *err)
 {
-    BOX_AUTO(box_buf_done) box_buf text = {.max_bytes = 128 * 1024};
+    BOX_AUTO(box_buf_done)
+    box_buf text = {.max_bytes = 128 * 1024};
     const char *token = NULL;
     const char *token_file = c->token_file;
     if (c->tenant != NULL && box_metadata_add_text(&c->metadata, "box-tenant", c->tenant, err) < 0)
         return -1;
-    /* With a server named here, the environment's token and CA still apply: the person at the terminal set
-     * both. The library alone would not mix them. */
+    /* With a server named here, the environment's token and CA still apply: the person at the
+     * terminal set both. The library alone would not mix them. */
     if (c->endpoint != NULL && token_file == NULL)
         token_file = getenv("BOX_TOKEN_FILE");
     if (token_file != NULL && *token_file != '\0' && read_token(token_file, &text, &token, err) < 0)
@@ -77,11 +81,14 @@ static const char *advice(const box_error *err)
 {
     const char *text = err->msg;
     if (strstr(text, "certificate") != NULL)
-        return "name the server's CA with --ca or BOX_CA (boxd writes it to ca.pem in its state directory)";
+        return "name the server's CA with --ca or BOX_CA (boxd writes it to ca.pem in its state "
+               "directory)";
     if (strstr(text, "cannot connect") != NULL || strstr(text, "no server named") != NULL)
-        return "is boxd running? name it with --endpoint or BOX_ENDPOINT, such as dns:///localhost:5410";
+        return "is boxd running? name it with --endpoint or BOX_ENDPOINT, such as "
+               "dns:///localhost:5410";
     if (err->reason == BOX_UNAUTHENTICATED)
-        return "name a file with a valid token with --token-file or BOX_TOKEN_FILE (boxd writes the first one to "
+        return "name a file with a valid token with --token-file or BOX_TOKEN_FILE (boxd writes "
+               "the first one to "
                "admin.token in its state directory)";
     if (err->reason == BOX_BACKEND_UNAVAILABLE)
         return "is box-warden running for that backend? see boxcli backends";
@@ -110,7 +117,8 @@ int cli_fail(const cli *c, const box_error *err)
 int cli_print_json(const ProtobufCMessage *message)
 {
     box_error err;
-    BOX_AUTO(box_buf_done) box_buf text = {.max_bytes = MAX_ANSWER_BYTES * (size_t)2};
+    BOX_AUTO(box_buf_done)
+    box_buf text = {.max_bytes = MAX_ANSWER_BYTES * (size_t)2};
     if (box_json_from_message(message, BOX_JSON_PRETTY, &text, &err) < 0)
         return cli_fail(NULL, &err);
     (void)fwrite(box_buf_data(&text), 1, box_buf_len(&text), stdout); /* main looks at fflush */
@@ -147,13 +155,15 @@ uint64_t cli_duration(struct argp_state *state, const char *option, const char *
     return ns;
 }
 
-int64_t cli_number(struct argp_state *state, const char *option, const char *text, int64_t min, int64_t max)
+int64_t cli_number(struct argp_state *state, const char *option, const char *text, int64_t min,
+                   int64_t max)
 {
     char *end;
     errno = 0;
     long long value = strtoll(text, &end, 10);
     if (*end != '\0' || end == text || errno != 0 || value < min || value > max)
-        argp_error(state, "%s %s: expected a number from %lld to %lld", option, text, (long long)min, (long long)max);
+        argp_error(state, "%s %s: expected a number from %lld to %lld", option, text,
+                   (long long)min, (long long)max);
     return value;
 }
 

@@ -22,9 +22,11 @@ static int list_commands(FILE *to, bool bare)
     for (size_t i = 0; i < BOX_COUNT(tables); i++) {
         for (const cli_command *c = tables[i]; c->noun != NULL; c++) {
             if (bare)
-                fprintf(to, "%s%s%s\n", c->noun, c->verb != NULL ? " " : "", c->verb != NULL ? c->verb : "");
+                fprintf(to, "%s%s%s\n", c->noun, c->verb != NULL ? " " : "",
+                        c->verb != NULL ? c->verb : "");
             else
-                fprintf(to, "  %-9s %-9s %s\n", c->noun, c->verb != NULL ? c->verb : "", c->summary);
+                fprintf(to, "  %-9s %-9s %s\n", c->noun, c->verb != NULL ? c->verb : "",
+                        c->summary);
         }
     }
     return CLI_OK;
@@ -51,8 +53,10 @@ static const char options_text[] =
     "  --tenant=ID         act as this tenant (needs scope tenants.act)\n"
     "  --help, --version\n"
     "\n"
-    "run and exec end with the program's exit code, 128 + N when signal N ended it, 124 when it timed out,\n"
-    "125 when Box failed, 126 when it cannot be executed, 127 when it does not exist. Other commands end with\n"
+    "run and exec end with the program's exit code, 128 + N when signal N ended it, 124 when it "
+    "timed out,\n"
+    "125 when Box failed, 126 when it cannot be executed, 127 when it does not exist. Other "
+    "commands end with\n"
     "0 (done), 1 (failed) or 2 (misused).\n";
 
 static int usage(FILE *to)
@@ -128,7 +132,8 @@ static int parse_global(cli *c, int argc, char **argv, int *code)
             return -1;
         } else if (!option("--endpoint", argc, argv, &at, &c->endpoint) &&
                    !option("--token-file", argc, argv, &at, &c->token_file) &&
-                   !option("--ca", argc, argv, &at, &c->ca) && !option("--tenant", argc, argv, &at, &c->tenant)) {
+                   !option("--ca", argc, argv, &at, &c->ca) &&
+                   !option("--tenant", argc, argv, &at, &c->tenant)) {
             fprintf(stderr, "boxcli: unknown option %s; see boxcli --help\n", argv[at]);
             *code = CLI_MISUSED;
             return -1;
@@ -157,7 +162,8 @@ static int run(cli *c, int argc, char **argv)
     if (f.command == NULL)
         return unknown(argc, argv);
     char name[64];
-    (void)snprintf(name, sizeof name, "boxcli %s%s%s", f.command->noun, f.command->verb != NULL ? " " : "",
+    (void)snprintf(name, sizeof name, "boxcli %s%s%s", f.command->noun,
+                   f.command->verb != NULL ? " " : "",
                    f.command->verb != NULL ? f.command->verb : "");
     argv[f.words - 1] = name;
     int code = f.command->run(c, argc - f.words + 1, argv + f.words - 1);

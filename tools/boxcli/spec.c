@@ -28,26 +28,60 @@ enum {
 
 static const struct argp_option options[] = {
     {.doc = "Sandbox:", .group = 10},
-    {.name = "profile", .key = OPT_PROFILE, .arg = "NAME", .doc = "defaults and locks: default, offline_readonly, ..."},
-    {.name = "backend", .key = OPT_BACKEND, .arg = "NAME", .doc = "namespace, auto, ...; default: the server's choice"},
+    {.name = "profile",
+     .key = OPT_PROFILE,
+     .arg = "NAME",
+     .doc = "defaults and locks: default, offline_readonly, ..."},
+    {.name = "backend",
+     .key = OPT_BACKEND,
+     .arg = "NAME",
+     .doc = "namespace, auto, ...; default: the server's choice"},
     {.name = "image", .key = OPT_IMAGE, .arg = "NAME", .doc = "root file system"},
     {.name = "network", .key = OPT_NETWORK, .arg = "on|off", .doc = "default: the profile's"},
     {.name = "memory", .key = OPT_MEMORY, .arg = "SIZE", .doc = "memory limit, such as 512MiB"},
     {.name = "cpu", .key = OPT_CPU, .arg = "CORES", .doc = "CPU limit, such as 0.5"},
     {.name = "pids", .key = OPT_PIDS, .arg = "N", .doc = "most processes and threads at once"},
-    {.name = "workspace", .key = OPT_WORKSPACE, .arg = "SIZE", .doc = "hard size of a private /workspace"},
-    {.name = "host-path", .key = OPT_HOST_PATH, .arg = "DIR", .doc = "mount this directory of the server as the workspace"},
+    {.name = "workspace",
+     .key = OPT_WORKSPACE,
+     .arg = "SIZE",
+     .doc = "hard size of a private /workspace"},
+    {.name = "host-path",
+     .key = OPT_HOST_PATH,
+     .arg = "DIR",
+     .doc = "mount this directory of the server as the workspace"},
     {.name = "host-path-mode", .key = OPT_HOST_MODE, .arg = "ro|rw|none", .doc = "how"},
-    {.name = "mount-path", .key = OPT_MOUNT_PATH, .arg = "DIR", .doc = "where the workspace is inside (/workspace)"},
-    {.name = "writable-root", .key = OPT_WRITABLE_ROOT, .doc = "the root file system may be written"},
+    {.name = "mount-path",
+     .key = OPT_MOUNT_PATH,
+     .arg = "DIR",
+     .doc = "where the workspace is inside (/workspace)"},
+    {.name = "writable-root",
+     .key = OPT_WRITABLE_ROOT,
+     .doc = "the root file system may be written"},
     {.name = "persistent", .key = OPT_PERSISTENT, .doc = "survives idle time and restarts"},
     {.name = "label", .key = OPT_LABEL, .arg = "K=V", .doc = "mark of your own; may be repeated"},
-    {.name = "session-env", .key = OPT_SESSION_ENV, .arg = "K=V", .doc = "environment of every command; may be repeated"},
-    {.name = "idle-ttl", .key = OPT_IDLE_TTL, .arg = "TIME", .doc = "ends when unused for this long, such as 5m"},
-    {.name = "max-lifetime", .key = OPT_LIFETIME, .arg = "TIME", .doc = "ends this long after its creation"},
-    {.name = "max-parallel-execs", .key = OPT_PARALLEL, .arg = "N", .doc = "commands that run at once (1)"},
-    {.name = "destroy-on-timeout", .key = OPT_DESTROY, .doc = "a command's timeout ends the session"},
-    {.name = "guarantee", .key = OPT_GUARANTEE, .arg = "NAME", .doc = "must hold, or nothing is made; may be repeated"},
+    {.name = "session-env",
+     .key = OPT_SESSION_ENV,
+     .arg = "K=V",
+     .doc = "environment of every command; may be repeated"},
+    {.name = "idle-ttl",
+     .key = OPT_IDLE_TTL,
+     .arg = "TIME",
+     .doc = "ends when unused for this long, such as 5m"},
+    {.name = "max-lifetime",
+     .key = OPT_LIFETIME,
+     .arg = "TIME",
+     .doc = "ends this long after its creation"},
+    {.name = "max-parallel-execs",
+     .key = OPT_PARALLEL,
+     .arg = "N",
+     .doc = "commands that run at once (1)"},
+    {.name = "destroy-on-timeout",
+     .key = OPT_DESTROY,
+     .doc = "a command's timeout ends the session"},
+    {.name = "guarantee",
+     .key = OPT_GUARANTEE,
+     .arg = "NAME",
+     .doc = "must hold, or nothing is made; may be repeated"},
     {0},
 };
 
@@ -147,11 +181,12 @@ static error_t parse_limits(int key, char *arg, struct argp_state *state)
         box__v1__session_spec__set_cpu_millis(spec_of(a), parse_cores(state, arg));
         return 0;
     case OPT_PIDS:
-        box__v1__session_spec__set_pids_limit(spec_of(a),
-                                              (int32_t)cli_number(state, "--pids", arg, 1, INT32_MAX));
+        box__v1__session_spec__set_pids_limit(
+            spec_of(a), (int32_t)cli_number(state, "--pids", arg, 1, INT32_MAX));
         return 0;
     case OPT_WORKSPACE:
-        box__v1__session_spec__set_workspace_limit_bytes(spec_of(a), cli_bytes(state, "--workspace", arg));
+        box__v1__session_spec__set_workspace_limit_bytes(spec_of(a),
+                                                         cli_bytes(state, "--workspace", arg));
         return 0;
     case OPT_PARALLEL:
         box__v1__session_spec__set_max_parallel_execs(
