@@ -7,4 +7,8 @@
 #include <string.h>
 
 #pragma GCC poison strcpy strcat strncpy strncat sprintf vsprintf strtok gets
-#pragma GCC poison atoi atol atoll atof system tmpnam mktemp rand srand
+#pragma GCC poison atoi atol atoll atof system tmpnam mktemp
+
+/* OpenSSL's headers have parameters of that name, which a poisoned word would break. */
+int rand(void) __attribute__((unavailable("use box_random")));
+void srand(unsigned seed) __attribute__((unavailable("use box_random")));

@@ -11,6 +11,8 @@
 #define BOX_STOCK_MESSAGE_BYTES (4 * 1024 * 1024)
 /* Header list, counted as HTTP/2 does (name + value + 32): grpc-conformance.md, 36. */
 #define BOX_MAX_HEADER_LIST_BYTES (16 * 1024)
+/* Header list we send at most, below nghttp2's 64 KiB for a block. */
+#define BOX_MAX_SENT_HEADER_BYTES (60 * 1024)
 /* What fits into that list at 32 bytes a field. */
 #define BOX_MAX_METADATA_ENTRIES (BOX_MAX_HEADER_LIST_BYTES / 32)
 /* Calls at once on one connection, SETTINGS_MAX_CONCURRENT_STREAMS. */
@@ -28,7 +30,7 @@
  * (c-grpc-codegen.md, section 3). */
 #define BOX_CALL_BUDGET_FACTOR 8
 #define BOX_CALL_BUDGET_BYTES  (64 * 1024)
-/* Depth of nested messages; the API's deepest is 5. */
+/* Depth of nested messages; the API's deepest is 7 (tests/api checks at most 8). */
 #define BOX_MAX_MESSAGE_DEPTH 32
 
 /* --- server ---------------------------------------------------------------------------------- */

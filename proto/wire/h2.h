@@ -1,8 +1,10 @@
 /* gRPC over HTTP/2, one connection, bytes in and bytes out: no sockets, clock or threads inside.
  * Server and client are the same object with a different role. Not for several threads at once.
  *
- * Callbacks run inside box_h2_receive, box_h2_send (writable) and the stream functions. A callback
- * may call any function here on any stream except box_h2_free. */
+ * Callbacks run inside box_h2_receive, box_h2_send (writable, and what had waited while a stream
+ * was paused), box_h2_cancel (closed) and box_h2_free (closed). A callback may call any stream
+ * function on any stream that had no closed event yet, but not box_h2_receive, _send or _free.
+ * Whoever calls a stream function looks at box_h2_wants_send afterwards. */
 #pragma once
 
 #include "base/buf.h"
@@ -23,21 +25,23 @@ typedef struct box_h2_request {
 } box_h2_request;
 
 typedef struct box_h2_events {
-    /* Server: headers came, before any body. Set the stream's owner, or finish it at once. */
+    /* Server: headers came, before any body. Set the stream's owner, or finish it at once. What is
+     * no gRPC request never comes here: it was answered with 405, 415 or a gRPC status. */
     void (*request)(void *owner, box_h2_stream *s, const box_h2_request *request);
     /* Client: initial metadata, at most once; not for trailers-only. */
     void (*headers)(void *owner, box_h2_stream *s, const box_metadata *metadata);
     /* A whole message, valid during the call. Its window is given back on return unless paused. */
     void (*message)(void *owner, box_h2_stream *s, const uint8_t *data, size_t len);
-    /* Server: the client sent everything. */
+    /* Server: the client sent everything, in whole messages. Not while paused. */
     void (*half_close)(void *owner, box_h2_stream *s);
     /* The queue of unsent bytes fell below BOX_STREAM_LOW_WATER_BYTES after having been above the
      * high-water mark. */
     void (*writable)(void *owner, box_h2_stream *s);
-    /* Last event of a stream; it is freed on return. Server: why is NONE after box_h2_finish went
-     * out, CANCELLED on reset or connection loss, PROTOCOL, MESSAGE_SIZE... (then an answer was
-     * already sent). Client: the call's status (NONE = OK), trailers set (NULL when there are
-     * none). */
+    /* Last event of a stream; the pointer is invalid on return. Server: why is NONE after
+     * box_h2_finish went out, CANCELLED on reset or connection loss, PROTOCOL, MESSAGE_SIZE...
+     * (then the core has answered). Client: the call's status (NONE = OK), trailers set (NULL when
+     * there are none). Messages that came before the status are delivered first, so a paused stream
+     * that still holds some gets this only when resumed. */
     void (*closed)(void *owner, box_h2_stream *s, const box_error *why,
                    const box_metadata *trailers);
     /* The peer sent GOAWAY: no new streams here. */
@@ -46,16 +50,19 @@ typedef struct box_h2_events {
 
 typedef struct box_h2_config {
     bool server;
-    const char *scheme;       /* client: "https" or "http" */
-    const char *authority;    /* client */
-    const char *user_agent;   /* client: "grpc-c-box/0.1.0" */
-    size_t max_message_bytes; /* received; 0 = BOX_MAX_MESSAGE_BYTES */
-    uint32_t max_streams;     /* server; 0 = BOX_MAX_STREAMS_PER_CONNECTION */
+    const char *scheme;               /* client: "https" or "http" */
+    const char *authority;            /* client */
+    const char *user_agent;           /* client: "grpc-c-box/0.1.0" */
+    size_t max_message_bytes;         /* received; 0 = BOX_MAX_MESSAGE_BYTES */
+    uint32_t max_streams;             /* server; 0 = BOX_MAX_STREAMS_PER_CONNECTION */
+    uint32_t stream_window_bytes;     /* 0 = BOX_STREAM_WINDOW_BYTES */
+    uint32_t connection_window_bytes; /* 0 = BOX_CONNECTION_WINDOW_BYTES; at least 65535 */
 } box_h2_config;
 
 /* config's strings are copied. owner goes to every event. */
 box_h2 *box_h2_new(const box_h2_config *config, const box_h2_events *events, void *owner);
-/* Every open stream gets its closed event (why: cancelled, client: UNAVAILABLE) first. */
+/* Every open stream gets its closed event first (server: CANCELLED; client: RUNTIME_UNAVAILABLE, or
+ * its status when that had come: then also the messages that waited, paused or not). */
 void box_h2_free(box_h2 *h);
 
 /* Bytes from the peer. -1: the connection is broken (a GOAWAY may be waiting in box_h2_send); send
@@ -69,8 +76,9 @@ bool box_h2_wants_send(const box_h2 *h);
 bool box_h2_is_done(const box_h2 *h);
 size_t box_h2_stream_count(const box_h2 *h);
 
-/* Server, graceful end: first GOAWAY with last id 2^31-1 now; after box_h2_drain_finish the true
- * one; open streams go on (grpc-conformance.md 105). */
+/* Server, graceful end: GOAWAY with last id 2^31-1 and a PING now; the true last id when the PING's
+ * answer comes, or at box_h2_drain_finish (call that from a timer). Open streams go on
+ * (grpc-conformance.md 105), then box_h2_is_done. */
 void box_h2_drain(box_h2 *h);
 void box_h2_drain_finish(box_h2 *h);
 
@@ -87,10 +95,14 @@ int box_h2_request_start(box_h2 *h, const char *path, const box_metadata *metada
                          box_error *err) BOX_MUST_USE;
 /* Client: no more messages. */
 void box_h2_half_close(box_h2_stream *s);
-/* Client: RST_STREAM CANCEL; closed comes with why (CANCELLED, DEADLINE) before this returns. */
+/* Client: RST_STREAM CANCEL; closed comes with why (CANCELLED, DEADLINE) before this returns.
+ * Server: the same towards the peer, for a call that cannot be finished; box_h2_finish is the usual
+ * end. */
 void box_h2_cancel(box_h2_stream *s, const box_error *why);
 
-/* Either: queues one message (copied). Server: headers go first, with `headers` set before. */
+/* Either: queues one message (copied). Server: headers go first, with `headers` set before. A
+ * writer that ignores box_h2_is_writable loses the call (MEMORY_BUDGET) at BOX_STREAM_UNSENT_BYTES.
+ */
 void box_h2_message(box_h2_stream *s, const uint8_t *data, size_t len);
 /* Server: initial metadata, before the first message. Borrowed for the call. */
 void box_h2_set_headers(box_h2_stream *s, const box_metadata *headers);
@@ -100,6 +112,6 @@ void box_h2_finish(box_h2_stream *s, const box_error *err, const box_metadata *t
 
 size_t box_h2_unsent_bytes(const box_h2_stream *s);
 bool box_h2_is_writable(const box_h2_stream *s);
-/* While paused no message event comes and the stream's window stays shut; what had arrived waits.
- */
+/* While paused no message or half_close event comes and the stream's window stays shut; what had
+ * arrived waits, and comes in the next box_h2_send after resuming. */
 void box_h2_pause(box_h2_stream *s, bool paused);

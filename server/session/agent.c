@@ -34,7 +34,6 @@ struct box_agent {
     box_list queue;  /* of packet: signals and acks first come, first served */
     box_list starts; /* of packet: wait for their turn */
     size_t n_queued;
-    uint8_t data[BOX_AGENT_PACKET_BYTES];
 };
 
 /* A name below a directory may be longer than sun_path; through /proc it is short. */
@@ -226,10 +225,11 @@ static int on_packet(box_agent *a, const box_agent_packet *p, box_error *err)
 
 static bool receive_one(box_agent *a)
 {
+    uint8_t data[sizeof(box_agent_header) + sizeof(box_agent_started)]; /* its largest */
     int fds[BOX_FD_PASS_MAX];
     size_t n_fds = BOX_COUNT(fds);
     box_error err = {0};
-    ssize_t len = box_fd_receive(a->fd, a->data, sizeof a->data, fds, &n_fds, &err);
+    ssize_t len = box_fd_receive(a->fd, data, sizeof data, fds, &n_fds, &err);
     if (len < 0 && err.sys_errno == EAGAIN)
         return false;
     if (len <= 0) {
@@ -239,7 +239,7 @@ static bool receive_one(box_agent *a)
     for (size_t i = 0; i < n_fds; i++)
         (void)close(fds[i]); /* the parser refuses the packet; nothing was asked for */
     box_agent_packet p;
-    if (box_agent_packet_parse(a->data, (size_t)len, n_fds, BOX_AGENT_FROM_AGENT, &p, &err) < 0 ||
+    if (box_agent_packet_parse(data, (size_t)len, n_fds, BOX_AGENT_FROM_AGENT, &p, &err) < 0 ||
         on_packet(a, &p, &err) < 0)
         lose(a, true, err.msg);
     return !a->lost;

@@ -110,11 +110,19 @@ static const char *const base_env[] = {
     "USER=box",
 };
 
-static bool has_key(const box_command *cmd, const char *entry)
+static bool in_command(const box_command *cmd, const char *key, size_t len)
 {
-    size_t len = strcspn(entry, "=");
     for (size_t i = 0; i < cmd->n_env; i++) {
-        if (strlen(cmd->env[i].key) == len && memcmp(cmd->env[i].key, entry, len) == 0)
+        if (strlen(cmd->env[i].key) == len && memcmp(cmd->env[i].key, key, len) == 0)
+            return true;
+    }
+    return false;
+}
+
+static bool in_session(const box_spec *session, const char *key, size_t len)
+{
+    for (size_t i = 0; i < session->n_env; i++) {
+        if (strlen(session->env[i].key) == len && memcmp(session->env[i].key, key, len) == 0)
             return true;
     }
     return false;
@@ -125,17 +133,35 @@ static void add(char **array, size_t *n, const char *text)
     array[(*n)++] = box_strdup(text);
 }
 
-static void add_env(box_program *p, const box_env *e)
+static void add_env(box_program *p, const char *key, const char *value)
 {
-    size_t size = strlen(e->key) + strlen(e->value) + 2;
+    size_t size = strlen(key) + strlen(value) + 2;
     char *entry = box_alloc(size);
-    (void)snprintf(entry, size, "%s=%s", e->key, e->value);
+    (void)snprintf(entry, size, "%s=%s", key, value);
     p->env[p->envc++] = entry;
 }
 
-void box_program_init(box_program *p, const box_command *cmd)
+/* Twice the same key would leave it to the program which one counts. Quadratic in the number of the
+ * session's own variables only. */
+static void init_env(box_program *p, const box_command *cmd, const box_spec *session)
 {
-    *p = (box_program){0};
+    p->env = box_alloc_array(BOX_COUNT(base_env) + session->n_env + cmd->n_env, sizeof *p->env);
+    for (size_t i = 0; i < BOX_COUNT(base_env); i++) {
+        size_t len = strcspn(base_env[i], "=");
+        if (!in_command(cmd, base_env[i], len) && !in_session(session, base_env[i], len))
+            add(p->env, &p->envc, base_env[i]);
+    }
+    for (size_t i = 0; i < session->n_env; i++) {
+        const box_label *e = &session->env[i];
+        if (!in_command(cmd, e->key, strlen(e->key)))
+            add_env(p, e->key, e->value);
+    }
+    for (size_t i = 0; i < cmd->n_env; i++)
+        add_env(p, cmd->env[i].key, cmd->env[i].value);
+}
+
+static void init_argv(box_program *p, const box_command *cmd)
+{
     bool shell = cmd->shell_command != NULL;
     p->argv = box_alloc_array(shell ? 3 : cmd->argc, sizeof *p->argv);
     if (shell) {
@@ -145,15 +171,27 @@ void box_program_init(box_program *p, const box_command *cmd)
     }
     for (size_t i = 0; i < cmd->argc; i++)
         add(p->argv, &p->argc, cmd->argv[i]);
-    p->env = box_alloc_array(BOX_COUNT(base_env) + cmd->n_env, sizeof *p->env);
-    for (size_t i = 0; i < BOX_COUNT(base_env); i++) {
-        if (!has_key(cmd, base_env[i]))
-            add(p->env, &p->envc, base_env[i]);
-    }
-    for (size_t i = 0; i < cmd->n_env; i++)
-        add_env(p, &cmd->env[i]);
+}
+
+int box_program_init(box_program *p, const box_command *cmd, const box_spec *session,
+                     box_error *err)
+{
+    *p = (box_program){0};
+    init_argv(p, cmd);
+    init_env(p, cmd, session);
     bool named = cmd->workdir != NULL && cmd->workdir[0] != '\0';
-    p->workdir = box_strdup(named ? cmd->workdir : "/workspace");
+    p->workdir = box_strdup(named ? cmd->workdir : session->workdir);
+    uint64_t total = 0;
+    for (size_t i = 0; i < p->argc; i++)
+        total += strlen(p->argv[i]) + 1;
+    for (size_t i = 0; i < p->envc; i++)
+        total += strlen(p->env[i]) + 1;
+    if (total <= BOX_MAX_ARGV_ENV_BYTES && p->envc <= BOX_MAX_ENV)
+        return 0;
+    box_program_done(p);
+    return box_violation(err, "env",
+                         "arguments and environment together have more than 2 MiB or 65536 "
+                         "variables");
 }
 
 void box_program_done(box_program *p)

@@ -9,13 +9,13 @@ typedef struct box_exec box_exec;
 
 /* Why the main process ended. */
 typedef enum box_verdict_status {
-    BOX_VERDICT_COMPLETED = 1, /* by itself: exit_code, or the signal it died of */
+    BOX_VERDICT_COMPLETED = 1, /* by itself, or a signal of its own or the caller's */
     BOX_VERDICT_TIMED_OUT,
     BOX_VERDICT_IDLE_TIMED_OUT,
     BOX_VERDICT_CANCELLED,
     BOX_VERDICT_OOM_KILLED,
     BOX_VERDICT_OUTPUT_LIMIT,
-    BOX_VERDICT_KILLED, /* by a signal of the caller or because its session ended */
+    BOX_VERDICT_KILLED, /* because its session ended */
     BOX_VERDICT_SANDBOX_LOST,
 } box_verdict_status;
 
@@ -52,15 +52,28 @@ typedef struct box_verdict {
     box_source memory_source;
     uint32_t leftovers;
     bool leftovers_killed;
-    uint64_t timeout_ns;  /* the one that held */
-    bool timeout_clamped; /* the profile's maximum cut what was asked */
+    uint64_t timeout_ns;      /* the one that held */
+    bool timeout_clamped;     /* the profile's maximum cut what was asked */
+    int64_t timeout_asked_ns; /* 0 = nothing */
     const box_session_info *session;
     int64_t started_wall_ns;
+    uint64_t queue_ns;      /* waited for the session and its slot */
+    uint64_t stdin_bytes;   /* given to the command */
+    bool session_destroyed; /* destroy_on_timeout */
 } box_verdict;
 
+typedef struct box_exec_started {
+    const box_session_info *session;
+    int32_t pid; /* inside the sandbox */
+    int64_t started_wall_ns;
+    uint64_t timeout_ns;
+    bool timeout_clamped;
+    int64_t timeout_asked_ns;
+} box_exec_started;
+
 typedef struct box_exec_events {
-    /* It runs. May be NULL. */
-    void (*started)(void *arg, const box_session_info *session);
+    /* It runs. May be NULL. adjustments: timeout_clamped as in the verdict. */
+    void (*started)(void *arg, const box_exec_started *started);
     /* ExecStream only (else NULL): stream 0 = stdout, 1 = stderr. Called only while writable. */
     void (*output)(void *arg, int stream, const uint8_t *data, size_t len);
     bool (*writable)(void *arg);
@@ -81,7 +94,6 @@ typedef struct box_exec_request {
     size_t stdin_len;
     bool stdin_open; /* more comes by box_exec_feed, until box_exec_close_stdin */
     bool stream;     /* forward output, keep nothing */
-    bool destroy_on_timeout;
     bool has_queue_timeout;
     int64_t queue_timeout_ns;    /* waiting for the session's slot; absent: 30 s */
     const char *idempotency_key; /* NULL or "" = none */

@@ -31,23 +31,51 @@ const box_profile *box_profile_find(const char *name)
     return NULL;
 }
 
-uint32_t box_profile_lock(const box_profile *p, box_spec *asked)
+static const char *const mode_names[] = {
+    [BOX_HOST_PATH_RW] = "READ_WRITE",
+    [BOX_HOST_PATH_RO] = "READ_ONLY",
+    [BOX_HOST_PATH_NONE] = "NONE",
+};
+
+static box_adjustment locked(const char *field, const char *requested, const char *effective)
 {
-    uint32_t forced = 0;
-    uint32_t locked = p->locked & asked->set;
-    if ((locked & BOX_SPEC_NETWORK) && asked->network_on != p->network_on)
-        forced |= BOX_SPEC_NETWORK;
-    if ((locked & BOX_SPEC_HOST_PATH_MODE) && asked->host_path_mode != p->host_path_mode)
-        forced |= BOX_SPEC_HOST_PATH_MODE;
-    if ((locked & BOX_SPEC_READ_ONLY_ROOTFS) && asked->read_only_rootfs != p->read_only_rootfs)
-        forced |= BOX_SPEC_READ_ONLY_ROOTFS;
-    if (forced & BOX_SPEC_NETWORK)
+    box_adjustment a = {.field = field, .rule = "profile.locked"};
+    (void)snprintf(a.requested, sizeof a.requested, "%s", requested);
+    (void)snprintf(a.effective, sizeof a.effective, "%s", effective);
+    return a;
+}
+
+size_t box_profile_lock(const box_profile *p, box_spec *asked, box_adjustment *adjustments)
+{
+    box_adjustment out[BOX_MAX_ADJUSTMENTS];
+    size_t n = 0;
+    uint32_t here = p->locked & asked->set;
+    if ((here & BOX_SPEC_NETWORK) && asked->network_on != p->network_on)
+        out[n++] =
+            locked("network", asked->network_on ? "ON" : "OFF", p->network_on ? "ON" : "OFF");
+    if ((here & BOX_SPEC_HOST_PATH_MODE) && asked->host_path_mode != p->host_path_mode)
+        out[n++] = locked("host_path_mode", mode_names[asked->host_path_mode],
+                          mode_names[p->host_path_mode]);
+    if ((here & BOX_SPEC_READ_ONLY_ROOTFS) && asked->read_only_rootfs != p->read_only_rootfs)
+        out[n++] = locked("read_only_rootfs", asked->read_only_rootfs ? "true" : "false",
+                          p->read_only_rootfs ? "true" : "false");
+    if (here & BOX_SPEC_NETWORK)
         asked->network_on = p->network_on;
-    if (forced & BOX_SPEC_HOST_PATH_MODE)
+    if (here & BOX_SPEC_HOST_PATH_MODE)
         asked->host_path_mode = p->host_path_mode;
-    if (forced & BOX_SPEC_READ_ONLY_ROOTFS)
+    if (here & BOX_SPEC_READ_ONLY_ROOTFS)
         asked->read_only_rootfs = p->read_only_rootfs;
-    return forced;
+    if (adjustments != NULL)
+        memcpy(adjustments, out, n * sizeof *out);
+    return n;
+}
+
+uint64_t box_profile_timeout(const box_profile *p, uint64_t asked_ns, uint64_t session_ns,
+                             bool *clamped)
+{
+    uint64_t want = asked_ns > 0 ? asked_ns : session_ns;
+    *clamped = want > p->max_timeout_ns;
+    return *clamped ? p->max_timeout_ns : want;
 }
 
 static void fill_text(box_spec *out, uint32_t bit, char **field, const char *value)
@@ -81,19 +109,27 @@ static void fill_numbers(const box_profile *p, const box_spec_defaults *d, box_s
         out->idle_ttl_ns = d->idle_ttl_ns;
     if (unset & BOX_SPEC_MAX_PARALLEL_EXECS)
         out->max_parallel_execs = 1;
+    if (unset & BOX_SPEC_COMMAND_TIMEOUT)
+        out->command_timeout_ns = p->timeout_ns;
+    if ((unset & BOX_SPEC_MAX_LIFETIME) || out->max_lifetime_ns > d->max_lifetime_ns)
+        out->max_lifetime_ns = d->max_lifetime_ns;
+    if (unset & BOX_SPEC_DESTROY_ON_TIMEOUT)
+        out->destroy_on_timeout = false;
 }
 
-uint32_t box_profile_merge(const box_profile *p, const box_spec *asked,
-                           const box_spec_defaults *defaults, box_spec *out)
+size_t box_profile_merge(const box_profile *p, const box_spec *asked,
+                         const box_spec_defaults *defaults, box_spec *out,
+                         box_adjustment *adjustments)
 {
     box_spec_copy(out, asked);
-    uint32_t forced = box_profile_lock(p, out);
+    size_t n = box_profile_lock(p, out, adjustments);
     fill_numbers(p, defaults, out);
     fill_text(out, BOX_SPEC_IMAGE, &out->image, defaults->image);
     fill_text(out, BOX_SPEC_HOST_PATH, &out->host_path, "");
     fill_text(out, BOX_SPEC_MOUNT_PATH, &out->mount_path, "/workspace");
+    fill_text(out, BOX_SPEC_WORKDIR, &out->workdir, out->mount_path);
     free(out->profile);
     out->profile = box_strdup(p->name);
-    out->set = (BOX_SPEC_LABELS << 1) - 1;
-    return forced;
+    out->set = BOX_SPEC_ALL;
+    return n;
 }

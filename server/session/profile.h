@@ -27,12 +27,21 @@ typedef struct box_spec_defaults {
     const char *image;    /* NULL or "" = the backend's own */
     int64_t memory_bytes; /* 0 = the profile's */
     uint64_t idle_ttl_ns;
+    uint64_t max_lifetime_ns;
 } box_spec_defaults;
 
 /* profile defaults -> asked -> locked. *out becomes complete (all bits set, strings owned, backend
- * not touched: it is chosen elsewhere). Returns the fields whose asked value was replaced. */
-uint32_t box_profile_merge(const box_profile *p, const box_spec *asked,
-                           const box_spec_defaults *defaults, box_spec *out);
+ * not touched: it is chosen elsewhere). adjustments: room for BOX_MAX_ADJUSTMENTS; what was
+ * replaced. Returns how many. */
+size_t box_profile_merge(const box_profile *p, const box_spec *asked,
+                         const box_spec_defaults *defaults, box_spec *out,
+                         box_adjustment *adjustments);
 
-/* Replaces in *asked what p locks, so that asking the same twice is no conflict. */
-uint32_t box_profile_lock(const box_profile *p, box_spec *asked);
+/* Replaces in *asked what p locks, so that asking the same twice is no conflict. adjustments may be
+ * NULL. */
+size_t box_profile_lock(const box_profile *p, box_spec *asked, box_adjustment *adjustments);
+
+/* The timeout of a command: what it asks (0 = nothing), else the session's; at most the profile's.
+ * *clamped: it was cut. */
+uint64_t box_profile_timeout(const box_profile *p, uint64_t asked_ns, uint64_t session_ns,
+                             bool *clamped);

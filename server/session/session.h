@@ -89,10 +89,15 @@ typedef struct box_session_info {
     char *backend;        /* the one that was chosen */
     uint32_t guarantees;  /* what holds for this sandbox: box_guarantee bits */
     uint32_t best_effort; /* what the profile wants and this host cannot give */
-    uint32_t clamped;     /* box_spec_field: values the profile forced or cut */
+    uint32_t required;    /* box_guarantee bits that were asked for */
+    box_adjustment adjustments[BOX_MAX_ADJUSTMENTS]; /* what the profile changed of the request */
+    size_t n_adjustments;
+    uint32_t rebuilds; /* how often its sandbox vanished and was made anew */
+    uint64_t total_execs;
     uint32_t running_execs;
     uint32_t queued_execs;
     int64_t created_wall_ns; /* since 1970 */
+    int64_t updated_wall_ns; /* last change of state, limits or labels */
     int64_t last_used_wall_ns;
     int64_t stopped_wall_ns; /* 0 while it lives */
     int64_t expires_wall_ns; /* when it stops if nothing happens: idle or lifetime; RUNNING only */
@@ -138,15 +143,32 @@ void box_session_list(box_sessions *all, const char *tenant, const box_session_f
                       box_session_info **out, size_t *n, bool *more);
 void box_session_list_free(box_session_info *infos, size_t n);
 
-/* Sets the fields in changes->set: LABELS, IDLE_TTL, MAX_PARALLEL_EXECS, CPU, MEMORY, PIDS; any
- * other is VALIDATION. SESSION_NOT_RUNNING {stop_reason} when a limit is to change and nothing
- * runs. */
+/* Sets the fields in `fields` (of BOX_SPEC_LIVE, else VALIDATION): to the value in changes, or,
+ * where changes->set lacks the bit, back to the profile's default. SESSION_NOT_RUNNING
+ * {stop_reason}, GUARANTEE_UNSUPPORTED. */
 void box_session_update(box_sessions *all, const char *tenant, const char *id,
-                        const box_spec *changes, box_session_done done, void *arg);
+                        const box_spec *changes, uint32_t fields, box_session_done done, void *arg);
 
-/* Makes it live at least until now + for_ns (within its lifetime); never shortens. */
+/* Makes it live at least until now + for_ns (0 = its idle_ttl) and within its lifetime; never
+ * shortens. SESSION_NOT_RUNNING. */
 int box_session_extend(box_sessions *all, const char *tenant, const char *id, uint64_t for_ns,
                        box_session_info *out, box_error *err) BOX_MUST_USE;
+
+typedef struct box_session_usage {
+    bool measured;        /* false: it does not run, or its backend does not answer */
+    int64_t memory_bytes; /* -1 = not known; so for all */
+    int64_t memory_peak_bytes;
+    int64_t pids;
+    int64_t cpu_ns;
+    int64_t workspace_bytes;
+    int64_t oom_kills;
+} box_session_usage;
+
+/* box_session_get with what it uses; usage is NULL exactly when err is not. */
+void box_session_get_usage(box_sessions *all, const char *tenant, const char *id,
+                           void (*done)(void *arg, const box_session_info *info,
+                                        const box_session_usage *usage, const box_error *err),
+                           void *arg);
 
 /* Ends the sandbox; what runs is killed; the record stays for BOX_SESSION_RECORD_SECONDS.
  * Idempotent. */
@@ -161,19 +183,36 @@ void box_session_delete(box_sessions *all, const char *tenant, const char *id, b
 
 typedef struct box_session_watch box_session_watch;
 
+typedef enum box_watch_type {
+    BOX_WATCH_EXISTING = 1,
+    BOX_WATCH_SYNCED, /* all existing ones were told; info is NULL */
+    BOX_WATCH_CREATED,
+    BOX_WATCH_STATE_CHANGED,
+    BOX_WATCH_UPDATED,
+    BOX_WATCH_DELETED,
+    BOX_WATCH_LOST, /* the watcher was too slow: `lost` sessions' events were dropped; info is NULL
+                     */
+} box_watch_type;
+
 typedef struct box_session_watch_events {
-    /* The newest state; states passed meanwhile are skipped. deleted: it is gone. */
-    void (*changed)(void *arg, const box_session_info *info, bool deleted);
+    /* The newest state of a session; what it passed meanwhile is skipped. */
+    void (*event)(void *arg, box_watch_type type, const box_session_info *info, uint64_t lost);
     /* False: nothing is delivered until box_session_watch_resume. */
     bool (*writable)(void *arg);
-    /* The watcher was too slow to be told of every deletion (RATE_LIMIT), or the server ends
-     * (SHUTTING_DOWN). Nothing follows. */
+    /* The server ends (SHUTTING_DOWN). Nothing follows. */
     void (*ended)(void *arg, const box_error *why);
 } box_session_watch_events;
 
-/* Tells the current state of every session of the tenant (id NULL) or of that one, then changes,
- * on this loop. SESSION_LIMIT kind RATE_LIMIT when there are too many watchers. */
-int box_session_watch_new(box_sessions *all, const char *tenant, const char *id,
+typedef struct box_session_watch_request {
+    const char *tenant;
+    const char *id;          /* NULL or "" = all; SESSION_NOT_FOUND when there is none of it */
+    const box_label *labels; /* all must be there; "" matches any value */
+    size_t n_labels;
+    bool include_existing; /* begin with EXISTING for each, then SYNCED */
+} box_session_watch_request;
+
+/* Delivers on this loop. RATE_LIMIT when there are too many watchers. */
+int box_session_watch_new(box_sessions *all, const box_session_watch_request *r,
                           const box_session_watch_events *events, void *arg,
                           box_session_watch **out, box_error *err) BOX_MUST_USE;
 void box_session_watch_resume(box_session_watch *w);

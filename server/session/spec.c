@@ -1,8 +1,7 @@
 #include "session/spec.h"
 
-#include <assert.h>
-
 #include "base/alloc.h"
+#include "base/clock.h"
 #include "base/limits.h"
 #include "base/utf8.h"
 
@@ -23,6 +22,11 @@ static const char *const field_names[] = {
     "idle_ttl",
     "max_parallel_execs",
     "labels",
+    "env",
+    "workdir",
+    "command_timeout",
+    "max_lifetime",
+    "destroy_on_timeout",
 };
 
 const char *box_spec_field_name(uint32_t bit)
@@ -34,15 +38,27 @@ const char *box_spec_field_name(uint32_t bit)
     return NULL;
 }
 
-static void free_labels(box_spec *s)
+static void free_pairs(box_label **pairs, size_t *n)
 {
-    for (size_t i = 0; i < s->n_labels; i++) {
-        free(s->labels[i].key);
-        free(s->labels[i].value);
+    for (size_t i = 0; i < *n; i++) {
+        free((*pairs)[i].key);
+        free((*pairs)[i].value);
     }
-    free(s->labels);
-    s->labels = NULL;
-    s->n_labels = 0;
+    free(*pairs);
+    *pairs = NULL;
+    *n = 0;
+}
+
+static void set_pairs(box_label **to, size_t *n_to, const box_label *from, size_t n)
+{
+    box_label *copy = n > 0 ? box_alloc_array(n, sizeof *copy) : NULL;
+    for (size_t i = 0; i < n; i++) {
+        copy[i].key = box_strdup(from[i].key);
+        copy[i].value = box_strdup(from[i].value);
+    }
+    free_pairs(to, n_to);
+    *to = copy;
+    *n_to = n;
 }
 
 void box_spec_done(box_spec *s)
@@ -52,21 +68,21 @@ void box_spec_done(box_spec *s)
     free(s->mount_path);
     free(s->profile);
     free(s->backend);
+    free(s->workdir);
     free(s->unsupported);
-    free_labels(s);
+    free_pairs(&s->labels, &s->n_labels);
+    free_pairs(&s->env, &s->n_env);
     *s = (box_spec){0};
 }
 
 void box_spec_set_labels(box_spec *s, const box_label *labels, size_t n)
 {
-    box_label *copy = n > 0 ? box_alloc_array(n, sizeof *copy) : NULL;
-    for (size_t i = 0; i < n; i++) {
-        copy[i].key = box_strdup(labels[i].key);
-        copy[i].value = box_strdup(labels[i].value);
-    }
-    free_labels(s);
-    s->labels = copy;
-    s->n_labels = n;
+    set_pairs(&s->labels, &s->n_labels, labels, n);
+}
+
+void box_spec_set_env(box_spec *s, const box_label *env, size_t n)
+{
+    set_pairs(&s->env, &s->n_env, env, n);
 }
 
 void box_spec_copy(box_spec *to, const box_spec *from)
@@ -77,10 +93,12 @@ void box_spec_copy(box_spec *to, const box_spec *from)
     to->mount_path = box_strdup_null(from->mount_path);
     to->profile = box_strdup_null(from->profile);
     to->backend = box_strdup_null(from->backend);
+    to->workdir = box_strdup_null(from->workdir);
     to->unsupported = box_strdup_null(from->unsupported);
-    to->labels = NULL;
-    to->n_labels = 0;
+    to->labels = to->env = NULL;
+    to->n_labels = to->n_env = 0;
     box_spec_set_labels(to, from->labels, from->n_labels);
+    box_spec_set_env(to, from->env, from->n_env);
 }
 
 void box_spec_refuse(box_spec *s, const char *name)
@@ -140,6 +158,8 @@ static void check_paths(checker *c, const box_spec *s)
         if (why != NULL || strcmp(s->mount_path, "/") == 0)
             violation(c, "mount_path", why != NULL ? why : "cannot be the root");
     }
+    if ((s->set & BOX_SPEC_WORKDIR) && (s->workdir[0] != '/' || strlen(s->workdir) > 4095))
+        violation(c, "workdir", "must be absolute, of at most 4095 bytes");
 }
 
 static void check_names(checker *c, const box_spec *s)
@@ -178,7 +198,13 @@ static void check_numbers(checker *c, const box_spec *s)
         (s->workspace_limit_bytes < 0 || s->workspace_limit_bytes > INT64_C(1) << 46))
         violation(c, "workspace_limit_bytes", "must be 0 (the default) to 64 TiB");
     if ((s->set & BOX_SPEC_IDLE_TTL) && s->idle_ttl_ns < BOX_SECOND)
-        violation(c, "idle_ttl", "must be at least 1 s");
+        violation(c, "idle_ttl", "must be at least 1 s (policy allows no session without it)");
+    if ((s->set & BOX_SPEC_MAX_LIFETIME) &&
+        (s->max_lifetime_ns < BOX_SECOND ||
+         s->max_lifetime_ns > BOX_SESSION_LIFETIME_SECONDS * BOX_SECOND))
+        violation(c, "max_lifetime", "must be 1 s to 48 h");
+    if ((s->set & BOX_SPEC_COMMAND_TIMEOUT) && s->command_timeout_ns == 0)
+        violation(c, "command_timeout", "must be greater than 0");
     if ((s->set & BOX_SPEC_MAX_PARALLEL_EXECS) &&
         (s->max_parallel_execs < 1 || s->max_parallel_execs > BOX_MAX_PARALLEL_EXECS))
         violation(c, "max_parallel_execs", "must be 1 to 64");
@@ -205,6 +231,24 @@ int box_labels_check(const box_label *labels, size_t n, const char *field, box_e
     return bad;
 }
 
+static void check_env(checker *c, const box_spec *s)
+{
+    uint64_t total = 0;
+    bool named = true;
+    bool fits = s->n_env <= BOX_MAX_ENV;
+    for (size_t i = 0; fits && i < s->n_env; i++) {
+        const char *key = s->env[i].key;
+        size_t len = strlen(key) + 1 + strlen(s->env[i].value);
+        named &= key[0] != '\0' && strchr(key, '=') == NULL;
+        total += len + 1;
+        fits &= len < BOX_MAX_ARG_BYTES && total <= BOX_MAX_ARGV_ENV_BYTES;
+    }
+    if (!named)
+        violation(c, "env", "a key is empty or holds '='");
+    if (!fits)
+        violation(c, "env", "too many or too long entries");
+}
+
 int box_spec_check(const box_spec *s, const char *prefix, box_error *err)
 {
     checker c = {.prefix = prefix, .err = err};
@@ -213,6 +257,8 @@ int box_spec_check(const box_spec *s, const char *prefix, box_error *err)
     check_names(&c, s);
     check_paths(&c, s);
     check_numbers(&c, s);
+    if (s->set & BOX_SPEC_ENV)
+        check_env(&c, s);
     if (s->set & BOX_SPEC_LABELS)
         c.bad |= box_labels_check(s->labels, s->n_labels, labels, err);
     return c.bad;

@@ -27,9 +27,20 @@ typedef enum box_spec_field {
     BOX_SPEC_IDLE_TTL = 1 << 13,
     BOX_SPEC_MAX_PARALLEL_EXECS = 1 << 14,
     BOX_SPEC_LABELS = 1 << 15,
+    BOX_SPEC_ENV = 1 << 16,
+    BOX_SPEC_WORKDIR = 1 << 17,
+    BOX_SPEC_COMMAND_TIMEOUT = 1 << 18,
+    BOX_SPEC_MAX_LIFETIME = 1 << 19,
+    BOX_SPEC_DESTROY_ON_TIMEOUT = 1 << 20,
 } box_spec_field;
 
-enum { BOX_SPEC_COMPARED = (1 << 13) - 1 };
+enum {
+    BOX_SPEC_COMPARED = (1 << 13) - 1,
+    BOX_SPEC_ALL = (1 << 21) - 1,
+    /* What box_session_update may change. */
+    BOX_SPEC_LIVE = BOX_SPEC_LABELS | BOX_SPEC_IDLE_TTL | BOX_SPEC_MAX_PARALLEL_EXECS |
+                    BOX_SPEC_CPU | BOX_SPEC_MEMORY | BOX_SPEC_PIDS,
+};
 
 typedef enum box_host_path_mode {
     BOX_HOST_PATH_RW,
@@ -37,10 +48,21 @@ typedef enum box_host_path_mode {
     BOX_HOST_PATH_NONE,
 } box_host_path_mode;
 
+/* A label or an environment variable. */
 typedef struct box_label {
     char *key;
     char *value;
 } box_label;
+
+/* A value that a profile changed. */
+typedef struct box_adjustment {
+    const char *field; /* "network" */
+    const char *rule;  /* "profile.locked", "profile.max_timeout" */
+    char requested[48];
+    char effective[48];
+} box_adjustment;
+
+enum { BOX_MAX_ADJUSTMENTS = 4 };
 
 /* Strings and arrays are owned (box_spec_done). */
 typedef struct box_spec {
@@ -54,14 +76,21 @@ typedef struct box_spec {
     int64_t memory_bytes;
     int64_t pids;
     int64_t workspace_limit_bytes; /* 0 = the default, 64 MiB */
+    bool destroy_on_timeout;
     uint64_t idle_ttl_ns;
-    char *image;
+    uint64_t max_lifetime_ns;
+    uint64_t command_timeout_ns;
+    uint32_t guarantees; /* box_guarantee bits that must hold, besides those of set fields */
+    char *image;         /* "" = the backend's own */
     char *host_path;
     char *mount_path;
     char *profile;
     char *backend;
+    char *workdir; /* where commands start that name none */
     box_label *labels;
     size_t n_labels;
+    box_label *env; /* of every command, under its own */
+    size_t n_env;
     /* Names, separated by ',', of fields the request set that are not built yet; owned; NULL:
      * none. They are refused with GUARANTEE_UNSUPPORTED. */
     char *unsupported;
@@ -72,7 +101,8 @@ void box_spec_done(box_spec *s);
 void box_spec_copy(box_spec *to, const box_spec *from);
 /* Adds name to s->unsupported. */
 void box_spec_refuse(box_spec *s, const char *name);
-/* Replaces the labels by a copy. */
+/* Replaces them by a copy. */
+void box_spec_set_env(box_spec *s, const box_label *env, size_t n);
 void box_spec_set_labels(box_spec *s, const box_label *labels, size_t n);
 
 /* "memory" for BOX_SPEC_MEMORY: the name used in errors, the proto field's. */

@@ -59,7 +59,8 @@ static void sandbox_child(int gate, int program)
             _exit(12);
     }
     if (mount("/usr", "usr", NULL, MS_BIND | MS_REC, NULL) < 0 ||
-        mount(NULL, "usr", NULL, MS_BIND | MS_REMOUNT | MS_RDONLY | MS_NOSUID | MS_NODEV, NULL) < 0 ||
+        mount(NULL, "usr", NULL, MS_BIND | MS_REMOUNT | MS_RDONLY | MS_NOSUID | MS_NODEV, NULL) <
+            0 ||
         mount("proc", "proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL) < 0 ||
         mount("tmp", "tmp", "tmpfs", MS_NOSUID | MS_NODEV, "size=64m") < 0 ||
         mount("workspace", "workspace", "tmpfs", MS_NOSUID | MS_NODEV, "size=64m") < 0)
@@ -93,15 +94,17 @@ static int clone_once(int program, box_error *err)
     if (pipe2(gate, O_CLOEXEC) < 0)
         return box_fail_errno(err, "pipe");
     struct clone_args args = {
-        .flags = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS |
-                 CLONE_NEWCGROUP,
+        .flags = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC |
+                 CLONE_NEWUTS | CLONE_NEWCGROUP,
         .exit_signal = SIGCHLD,
     };
     pid_t pid = (pid_t)syscall(SYS_clone3, &args, sizeof args);
     if (pid == 0)
         sandbox_child(gate[0], program);
-    BOX_AUTO(box_closep) int reader = gate[0];
-    BOX_AUTO(box_closep) int writer = gate[1];
+    BOX_AUTO(box_closep)
+    int reader = gate[0];
+    BOX_AUTO(box_closep)
+    int writer = gate[1];
     if (pid < 0)
         return box_fail_errno(err, "clone3 with seven namespaces");
     int rc = map_ids(pid, err);
@@ -132,7 +135,8 @@ int bench_floor_spawn(const char *program, size_t rounds, bench_case *out, box_e
 
 int bench_floor_clone(const char *program, size_t rounds, bench_case *out, box_error *err)
 {
-    BOX_AUTO(box_closep) int fd = open(program, O_PATH | O_CLOEXEC);
+    BOX_AUTO(box_closep)
+    int fd = open(program, O_PATH | O_CLOEXEC);
     if (fd < 0)
         return box_fail_errno(err, "open the program");
     box_time begin = box_now();

@@ -1,13 +1,16 @@
-/* The floor: what the kernel alone takes on this machine, in the same run, for what Box is measured at. */
+/* The floor: what the kernel alone takes on this machine, in the same run, for what Box is measured
+ * at. */
 #pragma once
 
 #include "base/error.h"
 #include "stats.h"
 
 /* posix_spawn and wait of that static program, one at a time. */
-int bench_floor_spawn(const char *program, size_t rounds, bench_case *out, box_error *err) BOX_MUST_USE;
+int bench_floor_spawn(const char *program, size_t rounds, bench_case *out, box_error *err)
+    BOX_MUST_USE;
 
-/* clone3 with seven new namespaces (user, mount, pid, net, ipc, uts, cgroup), an id map, a tmpfs root with
- * read-only /usr, private /proc /tmp /workspace, no capabilities, no_new_privs; then exec of the program, and
- * wait. Needs root. */
-int bench_floor_clone(const char *program, size_t rounds, bench_case *out, box_error *err) BOX_MUST_USE;
+/* clone3 with seven new namespaces (user, mount, pid, net, ipc, uts, cgroup), an id map, a tmpfs
+ * root with read-only /usr, private /proc /tmp /workspace, no capabilities, no_new_privs; then exec
+ * of the program, and wait. Needs root. */
+int bench_floor_clone(const char *program, size_t rounds, bench_case *out, box_error *err)
+    BOX_MUST_USE;

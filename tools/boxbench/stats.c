@@ -55,8 +55,8 @@ double bench_rate(const bench_case *c)
 json_t *bench_json(bench_case *c)
 {
     return json_pack("{s:f, s:f, s:f, s:f, s:I}", "p50_us", bench_percentile_us(c, 50), "p95_us",
-                     bench_percentile_us(c, 95), "p99_us", bench_percentile_us(c, 99), "rps", bench_rate(c),
-                     "count", (json_int_t)c->count);
+                     bench_percentile_us(c, 95), "p99_us", bench_percentile_us(c, 99), "rps",
+                     bench_rate(c), "count", (json_int_t)c->count);
 }
 
 void bench_print(bench_case *c)

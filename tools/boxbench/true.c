@@ -1,5 +1,5 @@
-/* The smallest program there is: no C library, no start-up, exit 0. What the floor and the sandbox run, so that
- * what is measured is Box and not a loader. x86-64 and aarch64. */
+/* The smallest program there is: no C library, no start-up, exit 0. What the floor and the sandbox
+ * run, so that what is measured is Box and not a loader. x86-64 and aarch64. */
 void _start(void);
 
 void _start(void)

@@ -1,0 +1,159 @@
+/* What the files of the HTTP/2 core share. Nobody else includes this.
+ *
+ *   h2.c          the connection: nghttp2 session, its callbacks, sending, drain
+ *   h2_stream.c   a stream's life and what its owner may do
+ *   h2_input.c    message framing, pausing, giving window back
+ *   h2_headers.c  header blocks that come
+ *   h2_fields.c   header blocks that go */
+#pragma once
+
+#include <nghttp2/nghttp2.h>
+
+#include "base/list.h"
+#include "wire/h2.h"
+
+enum { H2_PREFIX = 5 };
+
+typedef enum h2_content_type {
+    H2_TYPE_NONE,    /* no content-type */
+    H2_TYPE_PROTO,   /* application/grpc, application/grpc+proto */
+    H2_TYPE_SUBTYPE, /* application/grpc+something */
+    H2_TYPE_OTHER,
+} h2_content_type;
+
+/* A header block while it comes in. */
+typedef struct h2_head {
+    box_metadata metadata;
+    nghttp2_rcbuf *path;
+    nghttp2_rcbuf *authority;
+    nghttp2_rcbuf *host;
+    nghttp2_rcbuf *content_type;
+    nghttp2_rcbuf *message; /* grpc-message */
+    box_buf details;        /* grpc-status-details-bin, decoded */
+    uint64_t timeout_ns;
+    size_t list_bytes; /* as HTTP/2 counts: name + value + 32 */
+    box_error *error;  /* the first thing wrong, or NULL */
+    int http_status;
+    int grpc_status; /* -1 absent, BOX_CODE_UNKNOWN when it is no number */
+    h2_content_type type;
+    bool is_post;
+    bool is_head;
+    bool is_encoded; /* grpc-encoding other than identity */
+} h2_head;
+
+/* A header block to send, in one allocation. */
+typedef struct h2_block {
+    size_t count;
+    size_t list_bytes;
+    nghttp2_nv *fields;
+    char *text; /* next free byte */
+} h2_block;
+
+struct box_h2_stream {
+    box_list link; /* h->streams */
+    box_list work; /* h->work */
+    box_h2 *h;
+    void *owner;
+    int32_t id;
+    bool is_open;    /* the owner knows it and had no closed event yet */
+    bool paused;     /* by the owner */
+    bool busy;       /* its input is being delivered: do not free */
+    bool released;   /* free when no longer busy */
+    bool gone;       /* nghttp2 has no such stream any more */
+    bool reads;      /* input is for the owner; else it is dropped */
+    bool remote_end; /* END_STREAM came */
+    bool end_told;   /* half_close was delivered */
+    bool local_end;  /* half-close or finish was asked for */
+    bool end_sent;   /* END_STREAM went out */
+    bool head_sent;  /* server: response headers were handed to nghttp2 */
+    bool head_seen;  /* client: the final response headers came */
+    bool is_encoded; /* the peer named a grpc-encoding other than identity */
+    bool is_plain;   /* server: the answer is ordinary HTTP */
+    bool deferred;   /* nghttp2 waits for box_h2_message or the end */
+    bool was_full;   /* above the high-water mark since the last writable event */
+    bool wake;       /* owes a writable event */
+    h2_head head;
+    int http_status; /* client: of the response headers */
+    /* in */
+    uint8_t prefix[H2_PREFIX];
+    uint8_t prefix_len;
+    uint32_t message_len;
+    box_buf partial; /* a message that came in pieces */
+    box_buf held;    /* raw bytes that came while paused */
+    size_t debt;     /* bytes taken whose window was not given back yet */
+    /* out */
+    box_buf out;
+    h2_block *headers; /* server: initial metadata, until sent */
+    h2_block *tail;    /* server: trailers, until out is empty */
+    box_error
+        *status; /* client: the call's status once it came, NULL = OK; server: why it was reset */
+};
+
+struct box_h2 {
+    nghttp2_session *session;
+    box_h2_config config;
+    box_h2_events events;
+    void *owner;
+    box_list streams;
+    box_list work; /* streams with held input or a writable event to deliver */
+    size_t n_streams;
+    box_h2_stream *receiving; /* whose header block comes now */
+    box_buf *sink;            /* of the box_h2_send that runs */
+    size_t sink_limit;
+    bool is_broken;  /* nothing more is read */
+    bool is_dead;    /* nothing more is sent either */
+    bool is_closing; /* GOAWAY came, or box_h2_free runs: no new streams */
+    bool is_draining;
+    bool drain_done;
+    box_error why; /* of is_broken or is_closing */
+};
+
+/* h2.c */
+/* A fatal result of nghttp2 ends the connection. */
+void h2_check(box_h2 *h, int rv);
+
+/* h2_stream.c */
+box_h2_stream *h2_stream_new(box_h2 *h, int32_t id);
+/* Ends our knowledge of it: unlinked, detached from nghttp2, freed (after the delivery that runs).
+ */
+void h2_stream_release(box_h2_stream *s);
+/* The closed event, if it did not come yet. */
+void h2_stream_closed(box_h2_stream *s, const box_error *why, const box_metadata *trailers);
+/* The call cannot go on: server answers with err, client resets; then closed. May free s. */
+void h2_stream_fail(box_h2_stream *s, const box_error *err);
+void h2_stream_reset(box_h2_stream *s, uint32_t code);
+void h2_stream_finish(box_h2_stream *s, const box_error *err, const box_metadata *trailers);
+/* Server: an ordinary HTTP answer of one line. */
+void h2_stream_plain(box_h2_stream *s, int status, const char *text);
+/* out was read until empty: trailers follow. */
+void h2_stream_send_tail(box_h2_stream *s);
+void h2_stream_queue_work(box_h2_stream *s);
+/* nghttp2 closed it with that code. Frees s, or leaves it until its held messages were taken. */
+void h2_stream_gone(box_h2_stream *s, uint32_t code);
+
+/* h2_input.c */
+void h2_input_data(box_h2_stream *s, const uint8_t *data, size_t len);
+/* Delivers what waits, as far as the owner lets it: held messages, then the end. May free s. */
+void h2_input_run(box_h2_stream *s);
+void h2_input_drop(box_h2_stream *s);
+
+/* h2_headers.c */
+void h2_head_reset(h2_head *head);
+void h2_head_field(h2_head *head, nghttp2_rcbuf *name, nghttp2_rcbuf *value);
+/* The block is complete. May free s. */
+void h2_head_request(box_h2_stream *s);
+void h2_head_response(box_h2_stream *s, bool is_end);
+/* Client: END_STREAM came without trailers. */
+void h2_head_missing(box_h2_stream *s);
+/* What RST_STREAM before any status means (grpc-conformance.md, 87). */
+void h2_head_reset_status(uint32_t code, box_error *out);
+
+/* h2_fields.c */
+h2_block *h2_block_request(const box_h2 *h, const char *path, const box_metadata *metadata,
+                           uint64_t timeout_ns);
+h2_block *h2_block_headers(const box_metadata *metadata);
+/* only: this is the whole answer. Kept within limit bytes by leaving out details, then text, then
+ * metadata (grpc-conformance.md, 37). */
+h2_block *h2_block_status(const box_error *err, const h2_block *only, const box_metadata *trailers,
+                          size_t limit_bytes);
+h2_block *h2_block_plain(int status, size_t length);

@@ -1,0 +1,225 @@
+/* The one thing the loops share: which sessions there are, their states and counts. Internal to
+ * server/session.
+ *
+ * A box_session is one incarnation (one uid) of an id. Its fields are of three kinds: fixed at
+ * birth (any thread), guarded by the table's lock, and of its home loop. The lock is held for a few
+ * instructions and never across I/O; box_loop_post is allowed under it. */
+#pragma once
+
+#include <stdatomic.h>
+
+#include "base/list.h"
+#include "base/map.h"
+#include "loop/lock.h"
+#include "session/agent.h"
+#include "session/idem.h"
+#include "session/machine.h"
+#include "session/profile.h"
+#include "session/warden.h"
+
+typedef struct box_session box_session;
+
+typedef struct box_tenant {
+    char *name;
+    uint32_t live;
+    box_list sessions; /* box_session.of_tenant: all in the table, oldest first */
+    box_list ended;    /* box_session.of_ended: STOPPED and ERROR, oldest first */
+    size_t n_ended;
+} box_tenant;
+
+struct box_sessions {
+    /* fixed */
+    box_loops *loops;
+    int run_dirfd;
+    box_uid instance;
+    box_warden **wardens;
+    size_t n_wardens;
+    char *backend;
+    const box_profile *default_profile;
+    char *default_image;
+    int64_t default_memory_bytes;
+    bool disabled;
+    uint32_t required_guarantees;
+    uint32_t max_sessions;
+    uint32_t max_sessions_per_tenant;
+    uint64_t idle_ttl_ns;
+    uint64_t lifetime_ns;
+    int64_t (*wall_ns)(void);
+
+    box_lock lock;    /* guards everything below */
+    box_map *by_key;  /* tenant NUL id -> newest box_session */
+    box_map *by_uid;  /* every box_session whose sandbox may exist */
+    box_map *tenants; /* name -> box_tenant */
+    uint32_t live;
+    uint64_t running_execs, queued_execs, created_total, execs_total;
+    box_list watches; /* box_session_watch.link */
+    size_t n_watches;
+    box_idem *idem;
+    bool draining;
+    void (*drained)(void *arg);
+    void *drained_arg;
+
+    /* of loop 0 */
+    box_timer *sweep;
+    box_timer *drain_limit;
+};
+
+/* Somebody who waits for a session: its callback runs on its own loop. */
+typedef struct box_waiter {
+    box_list link;
+    box_loop *loop;
+    box_session_done done;
+    void *arg;
+    bool created;
+    box_session_info info; /* the answer */
+    bool has_info;
+    box_error error;
+    box_sessions *all;
+    char *idem_key; /* ends with the answer; NULL = none */
+} box_waiter;
+
+struct box_session {
+    atomic_uint refs;
+
+    /* fixed at birth */
+    box_sessions *all;
+    box_loop *home;
+    box_tenant *tenant; /* valid while in the table */
+    char *tenant_name;
+    char *id;
+    box_uid uid;
+    char uid_text[BOX_UID_TEXT];
+    box_warden *warden;
+    const box_profile *profile;
+    bool one_off;
+    int64_t created_wall_ns;
+    box_time created_at;
+
+    /* guarded by all->lock */
+    bool in_table;
+    box_list of_tenant;
+    box_list of_ended;
+    box_session_state state;
+    box_stop_reason stop_reason;
+    box_error error;
+    box_spec spec;
+    uint32_t guarantees;
+    uint32_t best_effort;
+    uint32_t clamped;
+    uint32_t active; /* execs that are queued, running or being taken: no idle expiry */
+    uint32_t running_execs, queued_execs;
+    box_time last_used;
+    int64_t last_used_wall_ns;
+    box_time extended_until;
+    box_time ended_at;
+    int64_t stopped_wall_ns;
+    bool deleted;      /* goes from the table when it has ended */
+    box_list want_run; /* box_waiter: until RUNNING or never */
+    box_list want_end; /* box_waiter: until its sandbox is gone */
+
+    /* of the home loop */
+    box_agent *agent;
+    int cgroup_fd; /* S/box/x; -1 when there is none */
+    int memory_fd;
+    uint32_t memory_version;
+    bool socket_bound;
+    bool create_asked; /* the warden's answer is on its way */
+    bool sandbox_made; /* there may be something to destroy */
+    bool ending;       /* teardown began */
+    bool destroy_asked;
+    unsigned destroy_tries;
+    box_timer *timer; /* grace before destroy, then pause between tries */
+    box_list queue;   /* box_exec that wait for a slot */
+    box_list running; /* box_exec that were sent to the agent */
+    uint32_t n_queued, n_running;
+    uint64_t next_exec_id;
+    box_list held; /* pipes of background processes */
+    size_t n_held;
+    box_timer *held_timer;
+};
+
+box_session *box_session_ref(box_session *s);
+void box_session_unref(box_session *s);
+void box_session_unrefp(box_session **s);
+
+/* Runs fn(s) on the home loop; the reference is fn's. */
+void box_session_post(box_session *s, void (*fn)(void *session));
+
+/* --- any thread, lock not held ---------------------------------------------------------------- */
+
+typedef struct box_acquire {
+    const char *tenant;
+    const char *id;       /* "" with one_off or made_id */
+    const box_spec *spec; /* NULL = nothing asked */
+    bool one_off;
+    bool for_exec; /* counts as use until box_session_release */
+} box_acquire;
+
+/* Finds the live session or makes a new incarnation (home: this loop) and has it started. *out is a
+ * reference. Errors as of box_session_create. On a loop thread. */
+int box_sessions_acquire(box_sessions *all, const box_acquire *a, box_session **out, bool *created,
+                         box_error *err) BOX_MUST_USE;
+/* Ends one use. */
+void box_session_release(box_session *s);
+
+/* The newest incarnation, a reference; SESSION_NOT_FOUND. One-off ones are not found. */
+int box_sessions_find(box_sessions *all, const char *tenant, const char *id, box_session **out,
+                      box_error *err) BOX_MUST_USE;
+box_session *box_sessions_find_uid(box_sessions *all, const box_uid *uid);
+
+/* The event happens: state, counts, watchers, waiters. False when it means nothing any more.
+ * why: of FAIL and LOST, else NULL. */
+bool box_session_event_happens(box_session *s, box_session_event event, box_stop_reason reason,
+                               const box_error *why);
+/* STOP, and the home loop is told to act on it. */
+bool box_session_ask_stop(box_session *s, box_stop_reason reason);
+/* STOP of all: reason SHUTDOWN. */
+void box_sessions_stop_all(box_sessions *all);
+/* Expiry of everything that is due, and of old records. On loop 0. */
+void box_sessions_expire(box_sessions *all, box_time now);
+
+void box_session_snapshot(box_session *s, box_session_info *out);
+box_session_state box_session_state_now(box_session *s, box_stop_reason *reason);
+/* Adds the waiter, or answers it at once when there is nothing to wait for. Taken. */
+void box_session_want_run(box_session *s, box_waiter *w);
+void box_session_want_end(box_session *s, box_waiter *w);
+/* Counts for snapshots and statistics. */
+void box_session_count_execs(box_session *s, uint32_t queued, uint32_t running);
+uint32_t box_session_parallel(box_session *s);
+/* SESSION_NOT_RUNNING {stop_reason}, or SESSION_BROKEN when it is in ERROR. -1. */
+int box_session_not_running(box_session *s, box_error *err);
+/* The sandbox is gone (or was never made): nothing to keep at the warden. */
+void box_session_forget_uid(box_session *s);
+
+/* --- lock held -------------------------------------------------------------------------------- */
+
+void box_session_snapshot_locked(const box_session *s, box_session_info *out);
+box_session *box_sessions_find_locked(box_sessions *all, const char *tenant, const char *id);
+
+/* --- waiters ---------------------------------------------------------------------------------- */
+
+box_waiter *box_waiter_new(box_sessions *all, box_session_done done, void *arg);
+/* Posts the answer to the waiter's loop and frees it there. err NULL: the snapshot is the answer
+ * (s NULL: nothing is). */
+void box_waiter_answer(box_waiter *w, const box_session *s_locked, const box_error *err);
+
+/* --- home loop: sandbox.c --------------------------------------------------------------------- */
+
+void box_sandbox_start(void *session); /* posted */
+void box_sandbox_end(void *session);   /* posted: its state is STOPPING */
+void box_sandbox_lost(box_session *s, const char *cause, box_stop_reason reason);
+/* One running exec less: the teardown may be waiting for the last. */
+void box_sandbox_exec_gone(box_session *s);
+
+/* --- backend choice: backends.c --------------------------------------------------------------- */
+
+/* `auto`, `local` or an exact name. BACKEND_UNAVAILABLE {backend} when none is configured. */
+int box_backends_choose(box_sessions *all, const char *name, box_warden **out, box_error *err)
+    BOX_MUST_USE;
+/* GUARANTEE_UNSUPPORTED {guarantees, backend} when the spec asks for what the warden says it cannot
+ * give; *required: the bits create must insist on; *best_effort: what the profile alone wants. */
+int box_backends_check(const box_sessions *all, box_warden *w, const box_spec *asked,
+                       const box_spec *whole, uint32_t *required, uint32_t *best_effort,
+                       box_error *err) BOX_MUST_USE;
+uint32_t box_backends_required(const box_sessions *all, const box_spec *asked,
+                               const box_spec *whole);

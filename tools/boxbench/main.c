@@ -1,0 +1,214 @@
+/* boxbench: how fast a Box server is, as ratios to what the kernel alone takes in the same run.
+ * README.md explains each figure. */
+#include <argp.h>
+#include <jansson.h>
+#include <libgen.h>
+#include <limits.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include "base/macros.h"
+#include "cases.h"
+#include "floor.h"
+
+enum { OPT_JSON = 'j', OPT_ENDPOINT = 'e', OPT_QUICK = 'q', MAX_CASES = 16 };
+
+typedef struct bench {
+    bool json;
+    bool quick;
+    load_target target;
+    char program_path[PATH_MAX];
+    bench_program program;
+    bench_case cases[MAX_CASES];
+    size_t n_cases;
+} bench;
+
+static error_t parse(int key, char *arg, struct argp_state *state)
+{
+    bench *b = state->input;
+    switch (key) {
+    case OPT_JSON:
+        b->json = true;
+        return 0;
+    case OPT_QUICK:
+        b->quick = true;
+        return 0;
+    case OPT_ENDPOINT:
+        b->target.endpoint = arg;
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+/* Beside this program, or where it is installed. */
+static int find_program(bench *b, box_error *err)
+{
+    static const char *const places[] = {"boxbench-true", "../libexec/box/boxbench-true"};
+    char self[PATH_MAX];
+    ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
+    if (n < 0)
+        return box_fail_errno(err, "find this program");
+    self[n] = '\0';
+    const char *dir = dirname(self);
+    for (size_t i = 0; i < BOX_COUNT(places); i++) {
+        int len = snprintf(b->program_path, sizeof b->program_path, "%s/%s", dir, places[i]);
+        if (len > 0 && (size_t)len < sizeof b->program_path && access(b->program_path, X_OK) == 0)
+            return bench_program_read(b->program_path, &b->program, err);
+    }
+    return box_fail(err, BOX_FILE_NOT_FOUND,
+                    "boxbench-true is not beside boxbench nor in ../libexec/box");
+}
+
+static bench_case *next_case(bench *b, const char *name)
+{
+    bench_case *c = &b->cases[b->n_cases++];
+    *c = (bench_case){.name = name};
+    return c;
+}
+
+static size_t scale(const bench *b, size_t calls)
+{
+    return b->quick ? calls / 10 : calls;
+}
+
+static int measure(bench *b, box_error *err)
+{
+    const load_target *t = &b->target;
+    if (bench_floor_spawn(b->program_path, scale(b, 2000), next_case(b, "floor.spawn"), err) < 0)
+        return box_wrap(err, "floor.spawn");
+    /* Needs root; elsewhere the figure is left out, and with it the ratio. */
+    if (geteuid() == 0 &&
+        bench_floor_clone(b->program_path, scale(b, 500), next_case(b, "floor.clone"), err) < 0)
+        return box_wrap(err, "floor.clone");
+    if (bench_health(t, 1, 1, scale(b, 5000), next_case(b, "health.c1"), err) < 0 ||
+        bench_health(t, 10, 10, scale(b, 20000), next_case(b, "health.c10x10"), err) < 0)
+        return box_wrap(err, "health");
+    if (bench_exec(t, &b->program, 1, scale(b, 2000), next_case(b, "exec.c1"), err) < 0 ||
+        bench_exec(t, &b->program, 16, scale(b, 8000), next_case(b, "exec.c16"), err) < 0 ||
+        bench_exec(t, &b->program, 50, scale(b, 10000), next_case(b, "exec.c50"), err) < 0)
+        return box_wrap(err, "exec");
+    if (bench_lifecycle(t, 1, scale(b, 500), next_case(b, "lifecycle.c1"), err) < 0 ||
+        bench_lifecycle(t, 8, scale(b, 800), next_case(b, "lifecycle.c8"), err) < 0)
+        return box_wrap(err, "lifecycle");
+    return 0;
+}
+
+static bench_case *find_case(bench *b, const char *name)
+{
+    for (size_t i = 0; i < b->n_cases; i++) {
+        if (strcmp(b->cases[i].name, name) == 0)
+            return &b->cases[i];
+    }
+    return NULL;
+}
+
+typedef struct ratio {
+    const char *name;
+    const char *over;
+    double over_percent;
+    const char *under;
+    double under_percent;
+    const char *meaning;
+} ratio;
+
+static const ratio ratios[] = {
+    {"exec_p50", "exec.c1", 50, "floor.spawn", 50, "Exec over TLS to posix_spawn + wait"},
+    {"exec_p99_over_p50", "exec.c1", 99, "exec.c1", 50, "how steady Exec is"},
+    {"lifecycle_p50", "lifecycle.c1", 50, "floor.clone", 50,
+     "create, Exec, delete to one clone3 with seven namespaces"},
+};
+
+/* 0 when a case is missing. */
+static double ratio_of(bench *b, const ratio *r)
+{
+    bench_case *over = find_case(b, r->over);
+    bench_case *under = find_case(b, r->under);
+    if (over == NULL || under == NULL || under->count == 0)
+        return 0;
+    return bench_percentile_us(over, r->over_percent) /
+           bench_percentile_us(under, r->under_percent);
+}
+
+static void report_table(bench *b)
+{
+    printf("%-28s %10s %10s %10s %10s %8s\n", "case", "p50 us", "p95 us", "p99 us", "per second",
+           "calls");
+    for (size_t i = 0; i < b->n_cases; i++)
+        bench_print(&b->cases[i]);
+    printf("\n");
+    for (size_t i = 0; i < BOX_COUNT(ratios); i++)
+        printf("%-28s %10.2f  %s\n", ratios[i].name, ratio_of(b, &ratios[i]), ratios[i].meaning);
+}
+
+/* "exec.c1" goes to {"exec": {"c1": ...}}. */
+static void put_case(json_t *root, bench_case *c)
+{
+    char group[32];
+    size_t len = strcspn(c->name, ".");
+    (void)snprintf(group, sizeof group, "%.*s", (int)len, c->name);
+    json_t *object = json_object_get(root, group);
+    if (object == NULL) {
+        object = json_object();
+        json_object_set_new(root, group, object);
+    }
+    json_object_set_new(object, c->name + len + 1, bench_json(c));
+}
+
+static void report_json(bench *b)
+{
+    struct utsname machine;
+    json_t *root = json_object();
+    if (uname(&machine) == 0)
+        json_object_set_new(root, "machine",
+                            json_pack("{s:s, s:s, s:i}", "kernel", machine.release, "arch",
+                                      machine.machine, "cpus", (int)sysconf(_SC_NPROCESSORS_ONLN)));
+    for (size_t i = 0; i < b->n_cases; i++)
+        put_case(root, &b->cases[i]);
+    json_t *all = json_object();
+    for (size_t i = 0; i < BOX_COUNT(ratios); i++)
+        json_object_set_new(all, ratios[i].name, json_real(ratio_of(b, &ratios[i])));
+    json_object_set_new(root, "ratios", all);
+    (void)json_dumpf(root, stdout, JSON_INDENT(2));
+    printf("\n");
+    json_decref(root);
+}
+
+int main(int argc, char **argv)
+{
+    static const struct argp_option options[] = {
+        {.name = "json", .key = OPT_JSON, .doc = "print JSON"},
+        {.name = "quick",
+         .key = OPT_QUICK,
+         .doc = "a tenth of the calls: to see that it works, not to measure"},
+        {.name = "endpoint",
+         .key = OPT_ENDPOINT,
+         .arg = "TARGET",
+         .doc = "instead of BOX_ENDPOINT"},
+        {0},
+    };
+    static const struct argp parser = {.options = options,
+                                       .parser = parse,
+                                       .doc = "Measures a Box server beside the floor of the same "
+                                              "machine, in one run. The server is named by "
+                                              "BOX_ENDPOINT, BOX_TOKEN_FILE and BOX_CA."};
+    bench *b = calloc(1, sizeof *b);
+    box_error err;
+    if (b == NULL)
+        return 1;
+    (void)argp_parse(&parser, argc, argv, 0, NULL, b);
+    int rc = find_program(b, &err);
+    if (rc == 0)
+        rc = measure(b, &err);
+    if (rc < 0)
+        fprintf(stderr, "boxbench: %s (%s)\n", err.msg, box_reason_name(err.reason));
+    else if (b->json)
+        report_json(b);
+    else
+        report_table(b);
+    for (size_t i = 0; i < b->n_cases; i++)
+        bench_done(&b->cases[i]);
+    free(b->program.data);
+    free(b);
+    return rc < 0;
+}

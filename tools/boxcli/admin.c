@@ -1,0 +1,388 @@
+/* boxcli tenant create|get|list|update|delete, boxcli token create|list|revoke. */
+#include "args.h"
+#include "base/alloc.h"
+#include "box/v1/admin.client.h"
+#include "spec.h"
+
+enum {
+    OPT_NAME = 0x500,
+    OPT_TENANT,
+    OPT_SCOPE,
+    OPT_TTL,
+    OPT_ENDED,
+    OPT_LABEL,
+    OPT_DISABLE,
+    OPT_ENABLE,
+    OPT_MISSING,
+    LIST_PAGE = 1000,
+    MAX_SCOPES = 32,
+};
+
+/* Everything the commands of this file can be told. */
+typedef struct admin_args {
+    cli_words words;
+    Box__V1__Tenant *tenant; /* tenant create, update */
+    char *paths[4];          /* the update mask */
+    size_t n_paths;
+    const char *name;
+    const char *of_tenant;
+    char *scopes[MAX_SCOPES];
+    size_t n_scopes;
+    uint64_t ttl_ns;
+    bool include_ended;
+    bool allow_missing;
+} admin_args;
+
+static void name_path(admin_args *a, const char *path)
+{
+    for (size_t i = 0; i < a->n_paths; i++) {
+        if (strcmp(a->paths[i], path) == 0)
+            return;
+    }
+    a->paths[a->n_paths++] = (char *)(uintptr_t)path;
+}
+
+/* "exec.write,session.read", and the option may be repeated. */
+static void add_scopes(admin_args *a, char *list, struct argp_state *state)
+{
+    char *save = NULL;
+    for (char *scope = strtok_r(list, ",", &save); scope != NULL;
+         scope = strtok_r(NULL, ",", &save)) {
+        if (a->n_scopes == MAX_SCOPES)
+            argp_error(state, "more than %d scopes", MAX_SCOPES);
+        a->scopes[a->n_scopes++] = scope;
+    }
+}
+
+static error_t parse_tenant(int key, char *arg, struct argp_state *state)
+{
+    admin_args *a = state->input;
+    switch (key) {
+    case OPT_NAME:
+        if (a->tenant->display_name != (const char *)protobuf_c_empty_string)
+            free(a->tenant->display_name);
+        a->tenant->display_name = box_strdup(arg);
+        name_path(a, "display_name");
+        return 0;
+    case OPT_LABEL:
+        CLI_MAP_ADD(&a->tenant->n_labels, &a->tenant->labels, Box__V1__Tenant__LabelsEntry,
+                    box__v1__tenant__labels_entry__init, state, arg);
+        name_path(a, "labels");
+        return 0;
+    case OPT_DISABLE:
+    case OPT_ENABLE:
+        a->tenant->disabled = key == OPT_DISABLE;
+        name_path(a, "disabled");
+        return 0;
+    default:
+        return cli_words_take(&a->words, key, arg, state);
+    }
+}
+
+static error_t parse_token(int key, char *arg, struct argp_state *state)
+{
+    admin_args *a = state->input;
+    switch (key) {
+    case OPT_NAME:
+        a->name = arg;
+        return 0;
+    case OPT_TENANT:
+        a->of_tenant = arg;
+        return 0;
+    case OPT_SCOPE:
+        add_scopes(a, arg, state);
+        return 0;
+    case OPT_TTL:
+        a->ttl_ns = cli_duration(state, "--ttl", arg);
+        return 0;
+    case OPT_ENDED:
+        a->include_ended = true;
+        return 0;
+    case OPT_MISSING:
+        a->allow_missing = true;
+        return 0;
+    default:
+        return cli_words_take(&a->words, key, arg, state);
+    }
+}
+
+static void parse_with(const struct argp_option *options, argp_parser_t parser, const char *doc,
+                       admin_args *a, int argc, char **argv)
+{
+    const struct argp p = {
+        .options = options, .parser = parser, .args_doc = a->words.doc, .doc = doc};
+    cli_parse(&p, argc, argv, a);
+}
+
+static char *text(const char *value)
+{
+    return (char *)(uintptr_t)(value != NULL ? value : "");
+}
+
+static void print_tenant(const Box__V1__Tenant *t)
+{
+    printf("%-24s %-9s", cli_clean(t->tenant_id), t->disabled ? "disabled" : "enabled");
+    printf(" %s\n", cli_clean(t->display_name));
+}
+
+static int show_tenant(const cli *c, const ProtobufCMessage *response, const Box__V1__Tenant *t)
+{
+    if (c->json)
+        return cli_print_json(response);
+    if (t != NULL)
+        print_tenant(t);
+    return CLI_OK;
+}
+
+static const struct argp_option tenant_options[] = {
+    {.name = "name", .key = OPT_NAME, .arg = "TEXT", .doc = "name for people"},
+    {.name = "label", .key = OPT_LABEL, .arg = "K=V", .doc = "mark of your own; may be repeated"},
+    {.name = "disable", .key = OPT_DISABLE, .doc = "refuse all its calls"},
+    {.name = "enable", .key = OPT_ENABLE, .doc = "take its calls again"},
+    {0},
+};
+
+/* A tenant message with the id and options of the command line. */
+static Box__V1__Tenant *tenant_from(admin_args *a, const char *doc, int argc, char **argv)
+{
+    a->tenant = box_alloc(sizeof *a->tenant);
+    box__v1__tenant__init(a->tenant);
+    a->words = (cli_words){.doc = "TENANT", .min = 1, .max = 1};
+    parse_with(tenant_options, parse_tenant, doc, a, argc, argv);
+    a->tenant->tenant_id = box_strdup(a->words.word[0]);
+    return a->tenant;
+}
+
+static int tenant_create(cli *c, int argc, char **argv)
+{
+    box_error err;
+    admin_args a = {0};
+    BOX_AUTO(cli_message_freep)
+    Box__V1__Tenant *tenant = tenant_from(&a, "Makes a tenant.", argc, argv);
+    BOX_AUTO(cli_message_freep)
+    Box__V1__CreateTenantResponse *r = NULL;
+    Box__V1__CreateTenantRequest request = BOX__V1__CREATE_TENANT_REQUEST__INIT;
+    request.tenant = tenant;
+    if (cli_connect(c) < 0)
+        return CLI_FAILED;
+    box_client_options o = cli_options(c);
+    if (box_v1_admin_service_create_tenant(c->channel, &o, &request, &r, &err) < 0)
+        return cli_fail(c, &err);
+    return show_tenant(c, &r->base, r->tenant);
+}
+
+static int tenant_update(cli *c, int argc, char **argv)
+{
+    box_error err;
+    admin_args a = {0};
+    BOX_AUTO(cli_message_freep)
+    Box__V1__Tenant *tenant = tenant_from(
+        &a, "Changes a tenant's name, labels (all of them) or whether it is disabled.", argc, argv);
+    BOX_AUTO(cli_message_freep)
+    Box__V1__UpdateTenantResponse *r = NULL;
+    Box__V1__UpdateTenantRequest request = BOX__V1__UPDATE_TENANT_REQUEST__INIT;
+    Google__Protobuf__FieldMask mask = GOOGLE__PROTOBUF__FIELD_MASK__INIT;
+    mask.paths = a.paths;
+    mask.n_paths = a.n_paths;
+    request.tenant = tenant;
+    request.update_mask = &mask;
+    if (cli_connect(c) < 0)
+        return CLI_FAILED;
+    box_client_options o = cli_options(c);
+    if (box_v1_admin_service_update_tenant(c->channel, &o, &request, &r, &err) < 0)
+        return cli_fail(c, &err);
+    return show_tenant(c, &r->base, r->tenant);
+}
+
+static int tenant_get(cli *c, int argc, char **argv)
+{
+    box_error err;
+    cli_words words = {
+        .doc = "[TENANT]", .summary = "Shows a tenant; your own when none is named.", .max = 1};
+    cli_parse_words(&words, argc, argv);
+    Box__V1__GetTenantRequest request = BOX__V1__GET_TENANT_REQUEST__INIT;
+    BOX_AUTO(cli_message_freep)
+    Box__V1__GetTenantResponse *r = NULL;
+    request.tenant_id = text(words.word[0]);
+    if (cli_connect(c) < 0)
+        return CLI_FAILED;
+    box_client_options o = cli_options(c);
+    if (box_v1_admin_service_get_tenant(c->channel, &o, &request, &r, &err) < 0)
+        return cli_fail(c, &err);
+    return show_tenant(c, &r->base, r->tenant);
+}
+
+static int tenant_list(cli *c, int argc, char **argv)
+{
+    box_error err;
+    cli_words words = {.summary = "Lists the tenants you may see."};
+    cli_parse_words(&words, argc, argv);
+    if (cli_connect(c) < 0)
+        return CLI_FAILED;
+    box_client_options o = cli_options(c);
+    BOX_AUTO(box_freep)
+    char *page = box_strdup("");
+    do {
+        Box__V1__ListTenantsRequest request = BOX__V1__LIST_TENANTS_REQUEST__INIT;
+        BOX_AUTO(cli_message_freep)
+        Box__V1__ListTenantsResponse *r = NULL;
+        request.page_size = LIST_PAGE;
+        request.page_token = page;
+        if (box_v1_admin_service_list_tenants(c->channel, &o, &request, &r, &err) < 0)
+            return cli_fail(c, &err);
+        if (c->json && cli_print_json(&r->base) != CLI_OK)
+            return CLI_FAILED;
+        for (size_t i = 0; !c->json && i < r->n_tenants; i++)
+            print_tenant(r->tenants[i]);
+        free(page);
+        page = box_strdup(r->next_page_token);
+    } while (page[0] != '\0');
+    return CLI_OK;
+}
+
+static const struct argp_option missing_options[] = {
+    {.name = "allow-missing", .key = OPT_MISSING, .doc = "one that does not exist is no error"},
+    {0},
+};
+
+static int tenant_delete(cli *c, int argc, char **argv)
+{
+    box_error err;
+    admin_args a = {.words = {.doc = "TENANT", .min = 1, .max = 1}};
+    parse_with(missing_options, parse_token, "Deletes a tenant with its tokens and sessions.", &a,
+               argc, argv);
+    Box__V1__DeleteTenantRequest request = BOX__V1__DELETE_TENANT_REQUEST__INIT;
+    BOX_AUTO(cli_message_freep)
+    Box__V1__DeleteTenantResponse *r = NULL;
+    request.tenant_id = a.words.word[0];
+    request.allow_missing = a.allow_missing;
+    if (cli_connect(c) < 0)
+        return CLI_FAILED;
+    box_client_options o = cli_options(c);
+    if (box_v1_admin_service_delete_tenant(c->channel, &o, &request, &r, &err) < 0)
+        return cli_fail(c, &err);
+    return show_tenant(c, &r->base, NULL);
+}
+
+static void print_token(const Box__V1__Token *t)
+{
+    printf("%-12s %s...", cli_clean(t->token_id), cli_clean(t->prefix));
+    printf(" %s", t->revoked_at != NULL ? "revoked" : "valid  ");
+    printf(" %s:", cli_clean(t->name));
+    for (size_t i = 0; i < t->n_scopes; i++)
+        printf(" %s", cli_clean(t->scopes[i]));
+    printf("\n");
+}
+
+static int token_create(cli *c, int argc, char **argv)
+{
+    static const struct argp_option options[] = {
+        {.name = "name", .key = OPT_NAME, .arg = "TEXT", .doc = "name for people"},
+        {.name = "of",
+         .key = OPT_TENANT,
+         .arg = "TENANT",
+         .doc = "for this tenant; default: your own"},
+        {.name = "scope",
+         .key = OPT_SCOPE,
+         .arg = "SCOPE[,SCOPE...]",
+         .doc = "what it may do, such as session.read,session.write,exec.write"},
+        {.name = "ttl",
+         .key = OPT_TTL,
+         .arg = "TIME",
+         .doc = "it ends this long from now; default: never"},
+        {0},
+    };
+    box_error err;
+    admin_args a = {0};
+    parse_with(options, parse_token,
+               "Makes a token and prints its secret, which is shown only now.", &a, argc, argv);
+    Box__V1__CreateTokenRequest request = BOX__V1__CREATE_TOKEN_REQUEST__INIT;
+    BOX_AUTO(cli_message_freep)
+    Box__V1__CreateTokenResponse *r = NULL;
+    BOX_AUTO(box_freep)
+    Google__Protobuf__Duration *ttl = a.ttl_ns > 0 ? cli_duration_message(a.ttl_ns) : NULL;
+    request.tenant_id = text(a.of_tenant);
+    request.name = text(a.name);
+    request.scopes = a.scopes;
+    request.n_scopes = a.n_scopes;
+    request.ttl = ttl;
+    if (cli_connect(c) < 0)
+        return CLI_FAILED;
+    box_client_options o = cli_options(c);
+    if (box_v1_admin_service_create_token(c->channel, &o, &request, &r, &err) < 0)
+        return cli_fail(c, &err);
+    if (c->json)
+        return cli_print_json(&r->base);
+    printf("%s\n", cli_clean(r->secret));
+    return CLI_OK;
+}
+
+static int token_list(cli *c, int argc, char **argv)
+{
+    static const struct argp_option options[] = {
+        {.name = "of",
+         .key = OPT_TENANT,
+         .arg = "TENANT",
+         .doc = "of this tenant; default: your own"},
+        {.name = "all", .key = OPT_ENDED, .doc = "also those that were revoked or have expired"},
+        {0},
+    };
+    box_error err;
+    admin_args a = {0};
+    parse_with(options, parse_token, "Lists tokens, never their secrets.", &a, argc, argv);
+    if (cli_connect(c) < 0)
+        return CLI_FAILED;
+    box_client_options o = cli_options(c);
+    BOX_AUTO(box_freep)
+    char *page = box_strdup("");
+    do {
+        Box__V1__ListTokensRequest request = BOX__V1__LIST_TOKENS_REQUEST__INIT;
+        BOX_AUTO(cli_message_freep)
+        Box__V1__ListTokensResponse *r = NULL;
+        request.tenant_id = text(a.of_tenant);
+        request.page_size = LIST_PAGE;
+        request.page_token = page;
+        request.include_ended = a.include_ended;
+        if (box_v1_admin_service_list_tokens(c->channel, &o, &request, &r, &err) < 0)
+            return cli_fail(c, &err);
+        if (c->json && cli_print_json(&r->base) != CLI_OK)
+            return CLI_FAILED;
+        for (size_t i = 0; !c->json && i < r->n_tokens; i++)
+            print_token(r->tokens[i]);
+        free(page);
+        page = box_strdup(r->next_page_token);
+    } while (page[0] != '\0');
+    return CLI_OK;
+}
+
+static int token_revoke(cli *c, int argc, char **argv)
+{
+    box_error err;
+    cli_words words = {.doc = "TOKEN-ID",
+                       .summary = "Ends a token at once, its open streams included.",
+                       .min = 1,
+                       .max = 1};
+    cli_parse_words(&words, argc, argv);
+    Box__V1__RevokeTokenRequest request = BOX__V1__REVOKE_TOKEN_REQUEST__INIT;
+    BOX_AUTO(cli_message_freep)
+    Box__V1__RevokeTokenResponse *r = NULL;
+    request.token_id = words.word[0];
+    if (cli_connect(c) < 0)
+        return CLI_FAILED;
+    box_client_options o = cli_options(c);
+    if (box_v1_admin_service_revoke_token(c->channel, &o, &request, &r, &err) < 0)
+        return cli_fail(c, &err);
+    return c->json ? cli_print_json(&r->base) : CLI_OK;
+}
+
+const cli_command cli_admin_commands[] = {
+    {"tenant", "create", "make a tenant", tenant_create},
+    {"tenant", "get", "show a tenant", tenant_get},
+    {"tenant", "list", "list tenants", tenant_list},
+    {"tenant", "update", "change a tenant", tenant_update},
+    {"tenant", "delete", "delete a tenant", tenant_delete},
+    {"token", "create", "make a token", token_create},
+    {"token", "list", "list tokens", token_list},
+    {"token", "revoke", "end a token", token_revoke},
+    {0},
+};

@@ -1,0 +1,178 @@
+#include "cli.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/buf.h"
+#include "base/clock.h"
+#include "base/config.h"
+#include "base/fd.h"
+#include "json/json.h"
+
+/* Answers may hold what the caller asked for with --output-limit: more than a stock client's 4 MiB.
+ */
+enum { MAX_ANSWER_BYTES = 256 * 1024 * 1024, DEFAULT_TIMEOUT_SECONDS = 60, CLEAN_BYTES = 4096 };
+
+void cli_parse(const struct argp *parser, int argc, char **argv, void *input)
+{
+    /* In order, so that what follows the first positional argument or `--` stays the command's. */
+    (void)argp_parse(parser, argc, argv, ARGP_IN_ORDER, NULL, input);
+}
+
+static int read_token(const char *path, box_buf *to, const char **token, box_error *err)
+{
+    BOX_AUTO(box_closep)
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return box_fail(err, BOX_UNAUTHENTICATED, "cannot read the token file %s: %s", path,
+                        strerror(errno));
+    if (box_buf_read_fd(to, fd, err) < 0 || box_buf_text(to, token, err) < 0)
+        return box_wrap(err, "token file %s", path);
+    char *end = (char *)(uintptr_t)*token;
+    end[strcspn(end, " \t\r\n")] = '\0';
+    return 0;
+}
+
+static int connect_channel(cli *c, box_error *err)
+{
+    BOX_AUTO(box_buf_done)
+    box_buf text = {.max_bytes = 128 * 1024};
+    const char *token = NULL;
+    const char *token_file = c->token_file;
+    if (c->tenant != NULL && box_metadata_add_text(&c->metadata, "box-tenant", c->tenant, err) < 0)
+        return -1;
+    /* With a server named here, the environment's token and CA still apply: the person at the
+     * terminal set both. The library alone would not mix them. */
+    if (c->endpoint != NULL && token_file == NULL)
+        token_file = getenv("BOX_TOKEN_FILE");
+    if (token_file != NULL && *token_file != '\0' && read_token(token_file, &text, &token, err) < 0)
+        return -1;
+    box_channel_options options = {
+        .ca_file = c->ca != NULL ? c->ca : getenv("BOX_CA"),
+        .token = token,
+        .max_message_bytes = MAX_ANSWER_BYTES,
+    };
+    return box_channel_new(c->endpoint, &options, &c->channel, err);
+}
+
+int cli_connect(cli *c)
+{
+    box_error err;
+    if (c->channel != NULL)
+        return 0;
+    if (connect_channel(c, &err) == 0)
+        return 0;
+    (void)cli_fail(c, &err);
+    return -1;
+}
+
+box_client_options cli_options(const cli *c)
+{
+    return (box_client_options){
+        .timeout_ns = c->timeout_ns != 0 ? c->timeout_ns : DEFAULT_TIMEOUT_SECONDS * BOX_SECOND,
+        .metadata = &c->metadata,
+    };
+}
+
+/* What a person can do about it; NULL where the text says it all. */
+static const char *advice(const box_error *err)
+{
+    const char *text = err->msg;
+    if (strstr(text, "certificate") != NULL)
+        return "name the server's CA with --ca or BOX_CA (boxd writes it to ca.pem in its state "
+               "directory)";
+    if (strstr(text, "cannot connect") != NULL || strstr(text, "no server named") != NULL)
+        return "is boxd running? name it with --endpoint or BOX_ENDPOINT, such as "
+               "dns:///localhost:5410";
+    if (err->reason == BOX_UNAUTHENTICATED)
+        return "name a file with a valid token with --token-file or BOX_TOKEN_FILE (boxd writes "
+               "the first one to "
+               "admin.token in its state directory)";
+    if (err->reason == BOX_BACKEND_UNAVAILABLE)
+        return "is box-warden running for that backend? see boxcli backends";
+    return NULL;
+}
+
+int cli_fail(const cli *c, const box_error *err)
+{
+    size_t at = 0;
+    const char *key;
+    const char *value;
+    (void)c;
+    fprintf(stderr, "boxcli: %s (%s)\n", err->msg, box_reason_name(err->reason));
+    while (box_error_next(err, &at, &key, &value)) {
+        if (strncmp(key, "field:", 6) == 0)
+            fprintf(stderr, "  %s: %s\n", key + 6, value);
+    }
+    if (err->retry_ms > 0)
+        fprintf(stderr, "  try again in %u ms\n", err->retry_ms);
+    const char *hint = advice(err);
+    if (hint != NULL)
+        fprintf(stderr, "  %s\n", hint);
+    return CLI_FAILED;
+}
+
+int cli_print_json(const ProtobufCMessage *message)
+{
+    box_error err;
+    BOX_AUTO(box_buf_done)
+    box_buf text = {.max_bytes = MAX_ANSWER_BYTES * (size_t)2};
+    if (box_json_from_message(message, BOX_JSON_PRETTY, &text, &err) < 0)
+        return cli_fail(NULL, &err);
+    (void)fwrite(box_buf_data(&text), 1, box_buf_len(&text), stdout); /* main looks at fflush */
+    (void)putchar('\n');
+    return CLI_OK;
+}
+
+void cli_message_free(void *message)
+{
+    if (message != NULL)
+        protobuf_c_message_free_unpacked(message, NULL);
+}
+
+void cli_message_freep(void *pointer)
+{
+    cli_message_free(box_take_pointer(pointer));
+}
+
+int64_t cli_bytes(struct argp_state *state, const char *option, const char *text)
+{
+    box_error err;
+    int64_t bytes = 0;
+    if (box_parse_bytes(text, &bytes, &err) < 0)
+        argp_error(state, "%s %s: %s", option, text, err.msg);
+    return bytes;
+}
+
+uint64_t cli_duration(struct argp_state *state, const char *option, const char *text)
+{
+    box_error err;
+    uint64_t ns = 0;
+    if (box_parse_duration(text, &ns, &err) < 0)
+        argp_error(state, "%s %s: %s", option, text, err.msg);
+    return ns;
+}
+
+int64_t cli_number(struct argp_state *state, const char *option, const char *text, int64_t min,
+                   int64_t max)
+{
+    char *end;
+    errno = 0;
+    long long value = strtoll(text, &end, 10);
+    if (*end != '\0' || end == text || errno != 0 || value < min || value > max)
+        argp_error(state, "%s %s: expected a number from %lld to %lld", option, text,
+                   (long long)min, (long long)max);
+    return value;
+}
+
+const char *cli_clean(const char *text)
+{
+    static _Thread_local char clean[CLEAN_BYTES];
+    size_t n = 0;
+    for (; text[n] != '\0' && n + 1 < sizeof clean; n++)
+        clean[n] = (unsigned char)text[n] < 0x20 || text[n] == 0x7f ? '?' : text[n];
+    clean[n] = '\0';
+    return clean;
+}

@@ -1,0 +1,190 @@
+/* boxcli health, status, backends, whoami, shutdown, completion. */
+#include "box/v1/control.client.h"
+
+#include "args.h"
+
+static int no_words(cli *c, int argc, char **argv, const char *summary)
+{
+    cli_words words = {.summary = summary};
+    cli_parse_words(&words, argc, argv);
+    return cli_connect(c);
+}
+
+static int health(cli *c, int argc, char **argv)
+{
+    box_error err;
+    Box__V1__HealthRequest request = BOX__V1__HEALTH_REQUEST__INIT;
+    BOX_AUTO(cli_message_freep)
+    Box__V1__HealthResponse *r = NULL;
+    if (no_words(c, argc, argv, "Asks whether the server's backend works; 1 when it does not.") < 0)
+        return CLI_FAILED;
+    box_client_options o = cli_options(c);
+    if (box_v1_control_service_health(c->channel, &o, &request, &r, &err) < 0)
+        return cli_fail(c, &err);
+    if (c->json && cli_print_json(&r->base) != CLI_OK)
+        return CLI_FAILED;
+    if (!c->json && r->available)
+        printf("%s: available\n", cli_clean(r->name));
+    if (!r->available)
+        fprintf(
+            stderr,
+            "boxcli: no backend is available: %s\n  is box-warden running? see boxcli backends\n",
+            cli_clean(r->detail));
+    return r->available ? CLI_OK : CLI_FAILED;
+}
+
+static void print_status(const Box__V1__GetStatusResponse *r)
+{
+    printf("version   %s\n", cli_clean(r->version));
+    printf("backend   %s%s\n", r->backend[0] != '\0' ? cli_clean(r->backend) : "none",
+           r->available ? "" : " (not available)");
+    if (!r->available)
+        printf("          %s\n", cli_clean(r->backend_error));
+    printf("sessions  %d\n", r->active_sessions);
+    printf("commands  %d\n", r->active_execs);
+    printf("profile   %s\n", cli_clean(r->profile));
+    if (r->server != NULL)
+        printf("server    %d sessions, %d commands, %d connections, %d calls\n",
+               r->server->active_sessions, r->server->active_execs, r->server->connections,
+               r->server->active_calls);
+    for (size_t i = 0; i < r->n_warnings; i++)
+        printf("warning   %s\n", cli_clean(r->warnings[i]));
+}
+
+static int status(cli *c, int argc, char **argv)
+{
+    box_error err;
+    Box__V1__GetStatusRequest request = BOX__V1__GET_STATUS_REQUEST__INIT;
+    BOX_AUTO(cli_message_freep)
+    Box__V1__GetStatusResponse *r = NULL;
+    if (no_words(c, argc, argv, "Numbers of the server and of your tenant.") < 0)
+        return CLI_FAILED;
+    box_client_options o = cli_options(c);
+    if (box_v1_control_service_get_status(c->channel, &o, &request, &r, &err) < 0)
+        return cli_fail(c, &err);
+    if (c->json)
+        return cli_print_json(&r->base);
+    print_status(r);
+    return CLI_OK;
+}
+
+static void print_backend(const Box__V1__BackendInfo *b)
+{
+    printf("%-12s %-14s %s%s\n", cli_clean(b->name), b->available ? "available" : "unavailable",
+           cli_clean(b->available ? b->detail : b->error), b->selected ? " (selected)" : "");
+    for (size_t i = 0; i < b->n_guarantees; i++)
+        printf("  %-18s %s\n", cli_clean(b->guarantees[i]->name),
+               b->guarantees[i]->holds ? "yes" : "no");
+}
+
+static int backends(cli *c, int argc, char **argv)
+{
+    box_error err;
+    Box__V1__ListBackendsRequest request = BOX__V1__LIST_BACKENDS_REQUEST__INIT;
+    BOX_AUTO(cli_message_freep)
+    Box__V1__ListBackendsResponse *r = NULL;
+    if (no_words(c, argc, argv, "Backends, whether they work, and what each guarantees.") < 0)
+        return CLI_FAILED;
+    box_client_options o = cli_options(c);
+    if (box_v1_control_service_list_backends(c->channel, &o, &request, &r, &err) < 0)
+        return cli_fail(c, &err);
+    if (c->json)
+        return cli_print_json(&r->base);
+    for (size_t i = 0; i < r->n_backends; i++)
+        print_backend(r->backends[i]);
+    return CLI_OK;
+}
+
+static int whoami(cli *c, int argc, char **argv)
+{
+    box_error err;
+    Box__V1__WhoAmIRequest request = BOX__V1__WHO_AM_IREQUEST__INIT;
+    BOX_AUTO(cli_message_freep)
+    Box__V1__WhoAmIResponse *r = NULL;
+    if (no_words(c, argc, argv, "The tenant, token and scopes you act with.") < 0)
+        return CLI_FAILED;
+    box_client_options o = cli_options(c);
+    if (box_v1_control_service_who_am_i(c->channel, &o, &request, &r, &err) < 0)
+        return cli_fail(c, &err);
+    if (c->json)
+        return cli_print_json(&r->base);
+    printf("tenant  %s\n", cli_clean(r->tenant_id));
+    if (r->token_id[0] != '\0') {
+        printf("token   %s", cli_clean(r->token_prefix));
+        printf("... (%s)\n", cli_clean(r->token_name));
+    }
+    printf("scopes ");
+    for (size_t i = 0; i < r->n_scopes; i++)
+        printf(" %s", cli_clean(r->scopes[i]));
+    printf("\n");
+    return CLI_OK;
+}
+
+static int shutdown_server(cli *c, int argc, char **argv)
+{
+    box_error err;
+    Box__V1__ShutdownRequest request = BOX__V1__SHUTDOWN_REQUEST__INIT;
+    BOX_AUTO(cli_message_freep)
+    Box__V1__ShutdownResponse *r = NULL;
+    if (no_words(c, argc, argv,
+                 "Stops the server as SIGTERM does: running calls may finish for 5 s.") < 0)
+        return CLI_FAILED;
+    box_client_options o = cli_options(c);
+    if (box_v1_control_service_shutdown(c->channel, &o, &request, &r, &err) < 0)
+        return cli_fail(c, &err);
+    return c->json ? cli_print_json(&r->base) : CLI_OK;
+}
+
+/* Words come from `boxcli commands`, so a new command completes without touching this. */
+static const char bash_completion[] =
+    "_boxcli() {\n"
+    "    local i words=() cur=${COMP_WORDS[COMP_CWORD]}\n"
+    "    for ((i = 1; i < COMP_CWORD; i++)); do\n"
+    "        case ${COMP_WORDS[i]} in\n"
+    "            --) COMPREPLY=(); return ;;\n"
+    "            --endpoint | --token-file | --ca | --tenant) ((i++)) ;;\n"
+    "            -* | =) ;;\n"
+    "            *) words+=(\"${COMP_WORDS[i]}\") ;;\n"
+    "        esac\n"
+    "    done\n"
+    "    local candidates\n"
+    "    case ${#words[@]} in\n"
+    "        0) candidates=\"--json --endpoint --token-file --ca --tenant --help --version "
+    "$(boxcli commands 2>/dev/null | cut -d' ' -f1)\" ;;\n"
+    "        1) candidates=\"--help $(boxcli commands 2>/dev/null | sed -n \"s/^${words[0]} "
+    "//p\")\" ;;\n"
+    "        *) candidates=\"--help\" ;;\n"
+    "    esac\n"
+    "    if ((${#words[@]} > 0)) && [[ $cur == -* ]]; then\n"
+    "        candidates=$(boxcli \"${words[@]:0:2}\" --help 2>/dev/null | grep -oE -- "
+    "'--[a-z][a-z-]+' | sort -u)\n"
+    "    fi\n"
+    "    COMPREPLY=($(compgen -W \"$candidates\" -- \"$cur\"))\n"
+    "}\n"
+    "complete -o default -F _boxcli boxcli\n";
+
+static int completion(cli *c, int argc, char **argv)
+{
+    (void)c;
+    cli_words words = {.doc = "bash",
+                       .summary = "Prints a completion script: source <(boxcli completion bash)",
+                       .min = 1,
+                       .max = 1};
+    cli_parse_words(&words, argc, argv);
+    if (strcmp(words.word[0], "bash") != 0) {
+        fprintf(stderr, "boxcli: no completion for %s, only for bash\n", words.word[0]);
+        return CLI_MISUSED;
+    }
+    fputs(bash_completion, stdout);
+    return CLI_OK;
+}
+
+const cli_command cli_control_commands[] = {
+    {"health", NULL, "does the backend work", health},
+    {"status", NULL, "numbers of server and tenant", status},
+    {"backends", NULL, "backends and their guarantees", backends},
+    {"whoami", NULL, "your tenant, token and scopes", whoami},
+    {"shutdown", NULL, "stop the server", shutdown_server},
+    {"completion", NULL, "print a completion script (bash)", completion},
+    {0},
+};

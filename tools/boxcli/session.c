@@ -1,0 +1,372 @@
+/* boxcli session create|get|list|update|extend|stop|delete|watch. */
+#include <time.h>
+
+#include "args.h"
+#include "base/alloc.h"
+#include "base/config.h"
+#include "box/v1/session.client.h"
+#include "spec.h"
+
+enum { LIST_PAGE = 1000 };
+
+static const char *state_name(Box__V1__SessionState state)
+{
+    const ProtobufCEnumValue *v =
+        protobuf_c_enum_descriptor_get_value(&box__v1__session_state__descriptor, (int)state);
+    return v != NULL ? v->name + strlen("SESSION_STATE_") : "UNKNOWN";
+}
+
+static const char *when(const Google__Protobuf__Timestamp *t, char out[32])
+{
+    struct tm parts;
+    time_t seconds = t != NULL ? (time_t)t->seconds : 0;
+    if (t == NULL || gmtime_r(&seconds, &parts) == NULL ||
+        strftime(out, 32, "%Y-%m-%dT%H:%M:%SZ", &parts) == 0)
+        return "-";
+    return out;
+}
+
+static void print_line(const Box__V1__Session *s)
+{
+    char created[32];
+    printf("%-24s %-9s", cli_clean(s->session_id), state_name(s->state));
+    printf(" %-10s %s", cli_clean(s->backend), when(s->created_at, created));
+    if (s->state_detail[0] != '\0')
+        printf(" %s", cli_clean(s->state_detail));
+    printf("\n");
+}
+
+static void print_session(const Box__V1__Session *s)
+{
+    char text[32];
+    printf("session   %s\n", cli_clean(s->session_id));
+    printf("state     %s %s\n", state_name(s->state), cli_clean(s->state_detail));
+    printf("backend   %s\n", cli_clean(s->backend));
+    printf("created   %s\n", when(s->created_at, text));
+    printf("used      %s\n", when(s->last_used_at, text));
+    printf("expires   %s\n", when(s->expires_at, text));
+    if (s->spec != NULL)
+        printf("limits    %lld MiB memory, %d millis CPU, %d pids\n",
+               (long long)s->spec->memory_bytes >> 20, s->spec->cpu_millis, s->spec->pids_limit);
+    printf("commands  %d running, %d waiting, %lld in all\n", s->active_execs, s->queued_execs,
+           (long long)s->total_execs);
+    for (size_t i = 0; i < s->n_adjustments; i++) {
+        printf("adjusted  %s", cli_clean(s->adjustments[i]->field));
+        printf(" to %s", cli_clean(s->adjustments[i]->effective));
+        printf(" (%s)\n", cli_clean(s->adjustments[i]->rule));
+    }
+}
+
+/* A message's answer in the form asked for. */
+static int show(const cli *c, const ProtobufCMessage *response, const Box__V1__Session *session)
+{
+    if (c->json)
+        return cli_print_json(response);
+    if (session != NULL)
+        print_session(session);
+    return CLI_OK;
+}
+
+typedef struct create_args {
+    cli_words words;
+    cli_spec_args spec;
+    const char *idempotency_key;
+} create_args;
+
+enum { OPT_IDEMPOTENCY = 0x400, OPT_MISSING };
+
+static const struct argp_child spec_children[] = {{.argp = &cli_spec_argp}, {0}};
+
+static error_t parse_create(int key, char *arg, struct argp_state *state)
+{
+    create_args *a = state->input;
+    if (key == ARGP_KEY_INIT)
+        state->child_inputs[0] = &a->spec;
+    if (key == OPT_IDEMPOTENCY)
+        a->idempotency_key = arg;
+    if (key == ARGP_KEY_INIT || key == OPT_IDEMPOTENCY)
+        return 0;
+    return cli_words_take(&a->words, key, arg, state);
+}
+
+static int create(cli *c, int argc, char **argv)
+{
+    static const struct argp_option options[] = {
+        {.name = "idempotency-key",
+         .key = OPT_IDEMPOTENCY,
+         .arg = "KEY",
+         .doc = "a repeated call has no second effect"},
+        {0},
+    };
+    const struct argp parser = {.options = options,
+                                .parser = parse_create,
+                                .args_doc = "[SESSION]",
+                                .doc = "Makes a session, or finds a compatible one of that id.",
+                                .children = spec_children};
+    box_error err;
+    create_args a = {.words = {.max = 1}};
+    cli_parse(&parser, argc, argv, &a);
+    Box__V1__CreateSessionRequest request = BOX__V1__CREATE_SESSION_REQUEST__INIT;
+    BOX_AUTO(cli_message_freep)
+    Box__V1__SessionSpec *spec = a.spec.spec;
+    BOX_AUTO(cli_message_freep)
+    Box__V1__CreateSessionResponse *r = NULL;
+    request.session_id = a.words.count > 0 ? a.words.word[0] : request.session_id;
+    request.spec = spec;
+    if (a.idempotency_key != NULL)
+        request.idempotency_key = (char *)(uintptr_t)a.idempotency_key;
+    if (cli_connect(c) < 0)
+        return CLI_FAILED;
+    box_client_options o = cli_options(c);
+    if (box_v1_session_service_create_session(c->channel, &o, &request, &r, &err) < 0)
+        return cli_fail(c, &err);
+    return show(c, &r->base, r->session);
+}
+
+/* The one word that most commands take. */
+static char *session_word(int argc, char **argv, const char *summary)
+{
+    cli_words words = {.doc = "SESSION", .summary = summary, .min = 1, .max = 1};
+    cli_parse_words(&words, argc, argv);
+    return words.word[0];
+}
+
+static int get(cli *c, int argc, char **argv)
+{
+    box_error err;
+    Box__V1__GetSessionRequest request = BOX__V1__GET_SESSION_REQUEST__INIT;
+    BOX_AUTO(cli_message_freep)
+    Box__V1__GetSessionResponse *r = NULL;
+    request.session_id = session_word(argc, argv, "Shows one session.");
+    if (cli_connect(c) < 0)
+        return CLI_FAILED;
+    box_client_options o = cli_options(c);
+    if (box_v1_session_service_get_session(c->channel, &o, &request, &r, &err) < 0)
+        return cli_fail(c, &err);
+    return show(c, &r->base, r->session);
+}
+
+/* All pages; with --json one message a page. */
+static int list(cli *c, int argc, char **argv)
+{
+    box_error err;
+    cli_words words = {.summary = "Lists your tenant's sessions."};
+    cli_parse_words(&words, argc, argv);
+    if (cli_connect(c) < 0)
+        return CLI_FAILED;
+    box_client_options o = cli_options(c);
+    BOX_AUTO(box_freep)
+    char *token = box_strdup("");
+    do {
+        Box__V1__ListSessionsRequest request = BOX__V1__LIST_SESSIONS_REQUEST__INIT;
+        BOX_AUTO(cli_message_freep)
+        Box__V1__ListSessionsResponse *r = NULL;
+        request.page_size = LIST_PAGE;
+        request.page_token = token;
+        if (box_v1_session_service_list_sessions(c->channel, &o, &request, &r, &err) < 0)
+            return cli_fail(c, &err);
+        if (c->json && cli_print_json(&r->base) != CLI_OK)
+            return CLI_FAILED;
+        for (size_t i = 0; !c->json && i < r->n_sessions; i++)
+            print_line(r->sessions[i]);
+        free(token);
+        token = box_strdup(r->next_page_token);
+    } while (token[0] != '\0');
+    return CLI_OK;
+}
+
+/* Which fields the options set: those are the mask. */
+static size_t mask_of(const Box__V1__SessionSpec *spec, char *paths[8])
+{
+    static const char *const names[] = {"labels",     "idle_ttl",     "max_parallel_execs",
+                                        "cpu_millis", "memory_bytes", "pids_limit"};
+    const bool set[] = {
+        spec->n_labels > 0,
+        spec->idle_ttl != NULL,
+        box__v1__session_spec__has_max_parallel_execs(spec),
+        box__v1__session_spec__has_cpu_millis(spec),
+        box__v1__session_spec__has_memory_bytes(spec),
+        box__v1__session_spec__has_pids_limit(spec),
+    };
+    size_t n = 0;
+    for (size_t i = 0; i < BOX_COUNT(names); i++) {
+        if (set[i])
+            paths[n++] = (char *)(uintptr_t)names[i];
+    }
+    return n;
+}
+
+static int update(cli *c, int argc, char **argv)
+{
+    const struct argp parser = {.parser = parse_create,
+                                .args_doc = "SESSION",
+                                .doc = "Changes a live session: --label (all of them), --idle-ttl, "
+                                       "--max-parallel-execs, --cpu, --memory, --pids.",
+                                .children = spec_children};
+    box_error err;
+    create_args a = {.words = {.doc = "SESSION", .min = 1, .max = 1}};
+    cli_parse(&parser, argc, argv, &a);
+    BOX_AUTO(cli_message_freep)
+    Box__V1__SessionSpec *spec = a.spec.spec;
+    BOX_AUTO(cli_message_freep)
+    Box__V1__UpdateSessionResponse *r = NULL;
+    Box__V1__UpdateSessionRequest request = BOX__V1__UPDATE_SESSION_REQUEST__INIT;
+    Google__Protobuf__FieldMask mask = GOOGLE__PROTOBUF__FIELD_MASK__INIT;
+    char *paths[8];
+    mask.paths = paths;
+    mask.n_paths = spec != NULL ? mask_of(spec, paths) : 0;
+    request.session_id = a.words.word[0];
+    request.spec = spec;
+    request.update_mask = &mask;
+    if (cli_connect(c) < 0)
+        return CLI_FAILED;
+    box_client_options o = cli_options(c);
+    if (box_v1_session_service_update_session(c->channel, &o, &request, &r, &err) < 0)
+        return cli_fail(c, &err);
+    return show(c, &r->base, r->session);
+}
+
+static error_t parse_extend(int key, char *arg, struct argp_state *state)
+{
+    return cli_words_take(state->input, key, arg, state);
+}
+
+static int extend(cli *c, int argc, char **argv)
+{
+    const struct argp parser = {
+        .parser = parse_extend,
+        .args_doc = "SESSION [TIME]",
+        .doc = "Puts a session's idle end off: it lives at least TIME from now."};
+    box_error err;
+    uint64_t ns = 0;
+    cli_words words = {.doc = "SESSION [TIME]", .min = 1, .max = 2};
+    cli_parse(&parser, argc, argv, &words);
+    if (words.count > 1 && box_parse_duration(words.word[1], &ns, &err) < 0) {
+        fprintf(stderr, "boxcli: %s: %s\n", words.word[1], err.msg);
+        return CLI_MISUSED;
+    }
+    Box__V1__ExtendSessionRequest request = BOX__V1__EXTEND_SESSION_REQUEST__INIT;
+    BOX_AUTO(cli_message_freep)
+    Box__V1__ExtendSessionResponse *r = NULL;
+    BOX_AUTO(box_freep)
+    Google__Protobuf__Duration *duration = words.count > 1 ? cli_duration_message(ns) : NULL;
+    request.session_id = words.word[0];
+    request.duration = duration;
+    if (cli_connect(c) < 0)
+        return CLI_FAILED;
+    box_client_options o = cli_options(c);
+    if (box_v1_session_service_extend_session(c->channel, &o, &request, &r, &err) < 0)
+        return cli_fail(c, &err);
+    return show(c, &r->base, r->session);
+}
+
+static int stop(cli *c, int argc, char **argv)
+{
+    box_error err;
+    Box__V1__StopSessionRequest request = BOX__V1__STOP_SESSION_REQUEST__INIT;
+    BOX_AUTO(cli_message_freep)
+    Box__V1__StopSessionResponse *r = NULL;
+    request.session_id =
+        session_word(argc, argv, "Ends a session's sandbox; a record stays for an hour.");
+    if (cli_connect(c) < 0)
+        return CLI_FAILED;
+    box_client_options o = cli_options(c);
+    if (box_v1_session_service_stop_session(c->channel, &o, &request, &r, &err) < 0)
+        return cli_fail(c, &err);
+    return show(c, &r->base, r->session);
+}
+
+typedef struct delete_args {
+    cli_words words;
+    bool allow_missing;
+} delete_args;
+
+static error_t parse_delete(int key, char *arg, struct argp_state *state)
+{
+    delete_args *a = state->input;
+    if (key != OPT_MISSING)
+        return cli_words_take(&a->words, key, arg, state);
+    a->allow_missing = true;
+    return 0;
+}
+
+static int delete_session(cli *c, int argc, char **argv)
+{
+    static const struct argp_option options[] = {
+        {.name = "allow-missing", .key = OPT_MISSING, .doc = "one that does not exist is no error"},
+        {0},
+    };
+    const struct argp parser = {.options = options,
+                                .parser = parse_delete,
+                                .args_doc = "SESSION",
+                                .doc = "Ends a session and forgets it."};
+    box_error err;
+    delete_args a = {.words = {.doc = "SESSION", .min = 1, .max = 1}};
+    cli_parse(&parser, argc, argv, &a);
+    Box__V1__DeleteSessionRequest request = BOX__V1__DELETE_SESSION_REQUEST__INIT;
+    BOX_AUTO(cli_message_freep)
+    Box__V1__DeleteSessionResponse *r = NULL;
+    request.session_id = a.words.word[0];
+    request.allow_missing = a.allow_missing;
+    if (cli_connect(c) < 0)
+        return CLI_FAILED;
+    box_client_options o = cli_options(c);
+    if (box_v1_session_service_delete_session(c->channel, &o, &request, &r, &err) < 0)
+        return cli_fail(c, &err);
+    return show(c, &r->base, NULL);
+}
+
+static void print_event(const Box__V1__WatchSessionsResponse *e)
+{
+    const ProtobufCEnumValue *v = protobuf_c_enum_descriptor_get_value(
+        &box__v1__session_event_type__descriptor, (int)e->type);
+    printf("%-14s ", v != NULL ? v->name + strlen("SESSION_EVENT_TYPE_") : "UNKNOWN");
+    if (e->session != NULL)
+        print_line(e->session);
+    else
+        printf("\n");
+}
+
+static int watch(cli *c, int argc, char **argv)
+{
+    cli_words words = {
+        .doc = "[SESSION]", .summary = "Prints what happens to sessions, until Ctrl-C.", .max = 1};
+    cli_parse_words(&words, argc, argv);
+    Box__V1__WatchSessionsRequest request = BOX__V1__WATCH_SESSIONS_REQUEST__INIT;
+    Box__V1__WatchSessionsResponse *event;
+    box_client_call *call;
+    box_error err;
+    int rc;
+    request.include_existing = true;
+    if (words.count > 0)
+        request.session_id = words.word[0];
+    if (cli_connect(c) < 0)
+        return CLI_FAILED;
+    box_client_options o = cli_options(c);
+    o.timeout_ns = 0;
+    if (box_v1_session_service_watch_sessions(c->channel, &o, &request, &call, &err) < 0)
+        return cli_fail(c, &err);
+    while ((rc = box_v1_session_service_watch_sessions_receive(call, &event, &err)) == 1) {
+        if (c->json)
+            (void)cli_print_json(&event->base);
+        else
+            print_event(event);
+        cli_message_free(event);
+        if (fflush(stdout) != 0)
+            break; /* nobody reads */
+    }
+    box_client_free(call);
+    return rc < 0 ? cli_fail(c, &err) : CLI_OK;
+}
+
+const cli_command cli_session_commands[] = {
+    {"session", "create", "make a session", create},
+    {"session", "get", "show a session", get},
+    {"session", "list", "list your sessions", list},
+    {"session", "update", "change limits or labels", update},
+    {"session", "extend", "put the idle end off", extend},
+    {"session", "stop", "end the sandbox, keep a record", stop},
+    {"session", "delete", "end and forget a session", delete_session},
+    {"session", "watch", "follow what happens", watch},
+    {0},
+};

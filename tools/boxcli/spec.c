@@ -1,0 +1,258 @@
+#include "spec.h"
+
+#include "base/alloc.h"
+#include "base/clock.h"
+
+enum {
+    OPT_PROFILE = 0x100,
+    OPT_BACKEND,
+    OPT_IMAGE,
+    OPT_NETWORK,
+    OPT_MEMORY,
+    OPT_CPU,
+    OPT_PIDS,
+    OPT_WORKSPACE,
+    OPT_HOST_PATH,
+    OPT_HOST_MODE,
+    OPT_MOUNT_PATH,
+    OPT_WRITABLE_ROOT,
+    OPT_PERSISTENT,
+    OPT_LABEL,
+    OPT_SESSION_ENV,
+    OPT_IDLE_TTL,
+    OPT_LIFETIME,
+    OPT_PARALLEL,
+    OPT_DESTROY,
+    OPT_GUARANTEE,
+};
+
+static const struct argp_option options[] = {
+    {.doc = "Sandbox:", .group = 10},
+    {.name = "profile",
+     .key = OPT_PROFILE,
+     .arg = "NAME",
+     .doc = "defaults and locks: default, offline_readonly, ..."},
+    {.name = "backend",
+     .key = OPT_BACKEND,
+     .arg = "NAME",
+     .doc = "namespace, auto, ...; default: the server's choice"},
+    {.name = "image", .key = OPT_IMAGE, .arg = "NAME", .doc = "root file system"},
+    {.name = "network", .key = OPT_NETWORK, .arg = "on|off", .doc = "default: the profile's"},
+    {.name = "memory", .key = OPT_MEMORY, .arg = "SIZE", .doc = "memory limit, such as 512MiB"},
+    {.name = "cpu", .key = OPT_CPU, .arg = "CORES", .doc = "CPU limit, such as 0.5"},
+    {.name = "pids", .key = OPT_PIDS, .arg = "N", .doc = "most processes and threads at once"},
+    {.name = "workspace",
+     .key = OPT_WORKSPACE,
+     .arg = "SIZE",
+     .doc = "hard size of a private /workspace"},
+    {.name = "host-path",
+     .key = OPT_HOST_PATH,
+     .arg = "DIR",
+     .doc = "mount this directory of the server as the workspace"},
+    {.name = "host-path-mode", .key = OPT_HOST_MODE, .arg = "ro|rw|none", .doc = "how"},
+    {.name = "mount-path",
+     .key = OPT_MOUNT_PATH,
+     .arg = "DIR",
+     .doc = "where the workspace is inside (/workspace)"},
+    {.name = "writable-root",
+     .key = OPT_WRITABLE_ROOT,
+     .doc = "the root file system may be written"},
+    {.name = "persistent", .key = OPT_PERSISTENT, .doc = "survives idle time and restarts"},
+    {.name = "label", .key = OPT_LABEL, .arg = "K=V", .doc = "mark of your own; may be repeated"},
+    {.name = "session-env",
+     .key = OPT_SESSION_ENV,
+     .arg = "K=V",
+     .doc = "environment of every command; may be repeated"},
+    {.name = "idle-ttl",
+     .key = OPT_IDLE_TTL,
+     .arg = "TIME",
+     .doc = "ends when unused for this long, such as 5m"},
+    {.name = "max-lifetime",
+     .key = OPT_LIFETIME,
+     .arg = "TIME",
+     .doc = "ends this long after its creation"},
+    {.name = "max-parallel-execs",
+     .key = OPT_PARALLEL,
+     .arg = "N",
+     .doc = "commands that run at once (1)"},
+    {.name = "destroy-on-timeout",
+     .key = OPT_DESTROY,
+     .doc = "a command's timeout ends the session"},
+    {.name = "guarantee",
+     .key = OPT_GUARANTEE,
+     .arg = "NAME",
+     .doc = "must hold, or nothing is made; may be repeated"},
+    {0},
+};
+
+void cli_map_add(size_t *count, void ***array, size_t size, void (*init)(void *), size_t key_at,
+                 size_t value_at, struct argp_state *state, const char *text)
+{
+    const char *equals = strchr(text, '=');
+    if (equals == NULL || equals == text)
+        argp_error(state, "%s: expected KEY=VALUE", text);
+    void **grown = box_alloc_array(*count + 1, sizeof *grown);
+    if (*count > 0)
+        memcpy(grown, *array, *count * sizeof *grown);
+    char *entry = box_alloc(size);
+    init(entry);
+    size_t key_len = (size_t)(equals - text);
+    char *key = box_alloc(key_len + 1);
+    memcpy(key, text, key_len);
+    *(char **)(void *)(entry + key_at) = key;
+    *(char **)(void *)(entry + value_at) = box_strdup(equals + 1);
+    grown[(*count)++] = entry;
+    free(*array);
+    *array = grown;
+}
+
+Google__Protobuf__Duration *cli_duration_message(uint64_t ns)
+{
+    Google__Protobuf__Duration *d = box_alloc(sizeof *d);
+    google__protobuf__duration__init(d);
+    d->seconds = (int64_t)(ns / BOX_SECOND);
+    d->nanos = (int32_t)(ns % BOX_SECOND);
+    return d;
+}
+
+static Box__V1__SessionSpec *spec_of(cli_spec_args *a)
+{
+    if (a->spec == NULL) {
+        a->spec = box_alloc(sizeof *a->spec);
+        box__v1__session_spec__init(a->spec);
+    }
+    return a->spec;
+}
+
+static void set_text(char **field, const char *text)
+{
+    if (*field != (const char *)protobuf_c_empty_string)
+        free(*field);
+    *field = box_strdup(text);
+}
+
+static int32_t parse_cores(struct argp_state *state, const char *text)
+{
+    char *end;
+    double cores = strtod(text, &end);
+    if (*end != '\0' || end == text || !(cores >= 0.01 && cores <= 1000))
+        argp_error(state, "--cpu %s: expected a number of cores from 0.01 to 1000", text);
+    return (int32_t)(cores * 1000 + 0.5);
+}
+
+static Box__V1__NetworkMode parse_network(struct argp_state *state, const char *text)
+{
+    if (strcmp(text, "on") == 0)
+        return BOX__V1__NETWORK_MODE__NETWORK_MODE_ON;
+    if (strcmp(text, "off") != 0)
+        argp_error(state, "--network %s: expected on or off", text);
+    return BOX__V1__NETWORK_MODE__NETWORK_MODE_OFF;
+}
+
+static Box__V1__MountMode parse_mode(struct argp_state *state, const char *text)
+{
+    if (strcmp(text, "ro") == 0)
+        return BOX__V1__MOUNT_MODE__MOUNT_MODE_READ_ONLY;
+    if (strcmp(text, "none") == 0)
+        return BOX__V1__MOUNT_MODE__MOUNT_MODE_NONE;
+    if (strcmp(text, "rw") != 0)
+        argp_error(state, "--host-path-mode %s: expected ro, rw or none", text);
+    return BOX__V1__MOUNT_MODE__MOUNT_MODE_READ_WRITE;
+}
+
+static void add_guarantee(Box__V1__SessionSpec *spec, const char *name)
+{
+    char **grown = box_alloc_array(spec->n_guarantees + 1, sizeof *grown);
+    if (spec->n_guarantees > 0)
+        memcpy(grown, spec->guarantees, spec->n_guarantees * sizeof *grown);
+    grown[spec->n_guarantees++] = box_strdup(name);
+    free(spec->guarantees);
+    spec->guarantees = grown;
+}
+
+static error_t parse_limits(int key, char *arg, struct argp_state *state)
+{
+    cli_spec_args *a = state->input;
+    switch (key) {
+    case OPT_MEMORY:
+        box__v1__session_spec__set_memory_bytes(spec_of(a), cli_bytes(state, "--memory", arg));
+        return 0;
+    case OPT_CPU:
+        box__v1__session_spec__set_cpu_millis(spec_of(a), parse_cores(state, arg));
+        return 0;
+    case OPT_PIDS:
+        box__v1__session_spec__set_pids_limit(
+            spec_of(a), (int32_t)cli_number(state, "--pids", arg, 1, INT32_MAX));
+        return 0;
+    case OPT_WORKSPACE:
+        box__v1__session_spec__set_workspace_limit_bytes(spec_of(a),
+                                                         cli_bytes(state, "--workspace", arg));
+        return 0;
+    case OPT_PARALLEL:
+        box__v1__session_spec__set_max_parallel_execs(
+            spec_of(a), (int32_t)cli_number(state, "--max-parallel-execs", arg, 1, 64));
+        return 0;
+    case OPT_IDLE_TTL:
+        free(spec_of(a)->idle_ttl);
+        a->spec->idle_ttl = cli_duration_message(cli_duration(state, "--idle-ttl", arg));
+        return 0;
+    case OPT_LIFETIME:
+        free(spec_of(a)->max_lifetime);
+        a->spec->max_lifetime = cli_duration_message(cli_duration(state, "--max-lifetime", arg));
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static error_t parse(int key, char *arg, struct argp_state *state)
+{
+    cli_spec_args *a = state->input;
+    switch (key) {
+    case OPT_PROFILE:
+        set_text(&spec_of(a)->profile, arg);
+        return 0;
+    case OPT_BACKEND:
+        set_text(&spec_of(a)->backend, arg);
+        return 0;
+    case OPT_IMAGE:
+        set_text(&spec_of(a)->image, arg);
+        return 0;
+    case OPT_HOST_PATH:
+        set_text(&spec_of(a)->host_path, arg);
+        return 0;
+    case OPT_MOUNT_PATH:
+        set_text(&spec_of(a)->mount_path, arg);
+        return 0;
+    case OPT_NETWORK:
+        spec_of(a)->network = parse_network(state, arg);
+        return 0;
+    case OPT_HOST_MODE:
+        spec_of(a)->host_path_mode = parse_mode(state, arg);
+        return 0;
+    case OPT_WRITABLE_ROOT:
+        box__v1__session_spec__set_read_only_rootfs(spec_of(a), false);
+        return 0;
+    case OPT_PERSISTENT:
+        box__v1__session_spec__set_persistent(spec_of(a), true);
+        return 0;
+    case OPT_DESTROY:
+        box__v1__session_spec__set_destroy_on_timeout(spec_of(a), true);
+        return 0;
+    case OPT_LABEL:
+        CLI_MAP_ADD(&spec_of(a)->n_labels, &a->spec->labels, Box__V1__SessionSpec__LabelsEntry,
+                    box__v1__session_spec__labels_entry__init, state, arg);
+        return 0;
+    case OPT_SESSION_ENV:
+        CLI_MAP_ADD(&spec_of(a)->n_env, &a->spec->env, Box__V1__SessionSpec__EnvEntry,
+                    box__v1__session_spec__env_entry__init, state, arg);
+        return 0;
+    case OPT_GUARANTEE:
+        add_guarantee(spec_of(a), arg);
+        return 0;
+    default:
+        return parse_limits(key, arg, state);
+    }
+}
+
+const struct argp cli_spec_argp = {.options = options, .parser = parse};

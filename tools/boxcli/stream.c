@@ -1,0 +1,268 @@
+#include "stream.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/fd.h"
+
+/* How much of stdin is read at once; and how long a program may take to end after the first Ctrl-C.
+ */
+enum { STDIN_STEP = 32 * 1024, GRACE_SECONDS = 2 };
+
+typedef struct stream {
+    box_client_call *call;
+    bool stdin_open;
+    bool done;
+    box_error status;
+    Box__V1__Verdict *verdict; /* owned */
+    int signals;               /* signalfd */
+    int interrupted;           /* first signal that came, 0 = none */
+    box_time kill_at;          /* 0 = not asked to end */
+    bool output_lost;          /* stdout or stderr could not be written */
+} stream;
+
+/* --- from the server
+ * ------------------------------------------------------------------------------- */
+
+static void put(stream *s, int fd, const ProtobufCBinaryData *data)
+{
+    box_error err;
+    if (s->output_lost || box_fd_write_all(fd, data->data, data->len, &err) == 0)
+        return;
+    s->output_lost = true; /* nobody reads any more: the command ends too */
+    box_client_cancel(s->call);
+}
+
+static Box__V1__Verdict *copy_verdict(const Box__V1__Verdict *v)
+{
+    size_t size = box__v1__verdict__get_packed_size(v);
+    uint8_t *data = malloc(size + 1);
+    if (data == NULL)
+        return NULL;
+    (void)box__v1__verdict__pack(v, data);
+    Box__V1__Verdict *copy = box__v1__verdict__unpack(NULL, size, data);
+    free(data);
+    return copy;
+}
+
+static void on_message(void *arg, box_client_call *call, const Box__V1__ExecStreamResponse *m)
+{
+    stream *s = arg;
+    (void)call;
+    switch (m->response_case) {
+    case BOX__V1__EXEC_STREAM_RESPONSE__RESPONSE_STDOUT_DATA:
+        put(s, STDOUT_FILENO, &m->stdout_data);
+        break;
+    case BOX__V1__EXEC_STREAM_RESPONSE__RESPONSE_STDERR_DATA:
+        put(s, STDERR_FILENO, &m->stderr_data);
+        break;
+    case BOX__V1__EXEC_STREAM_RESPONSE__RESPONSE_VERDICT:
+        cli_message_free(s->verdict);
+        s->verdict = copy_verdict(m->verdict);
+        break;
+    default: /* started, and what later servers may add */
+        break;
+    }
+}
+
+static void on_done(void *arg, box_client_call *call, const box_error *status,
+                    const box_metadata *trailers)
+{
+    stream *s = arg;
+    (void)call;
+    (void)trailers;
+    s->done = true;
+    s->status = *status;
+}
+
+/* --- to the server
+ * ---------------------------------------------------------------------------------- */
+
+static void send_request(stream *s, Box__V1__ExecStreamRequest__RequestCase what, void *value)
+{
+    box_error err;
+    Box__V1__ExecStreamRequest m = BOX__V1__EXEC_STREAM_REQUEST__INIT;
+    m.request_case = what;
+    if (what == BOX__V1__EXEC_STREAM_REQUEST__REQUEST_STDIN_DATA)
+        m.stdin_data = *(ProtobufCBinaryData *)value;
+    else
+        m.start = value; /* every other member of the union is a pointer to a message */
+    /* A call that is over says why in on_done. */
+    BOX_IGNORE(box_v1_exec_service_exec_stream_send(s->call, &m, &err));
+}
+
+static void send_signal(stream *s, int number, Box__V1__SignalScope scope)
+{
+    Box__V1__Signal signal = BOX__V1__SIGNAL__INIT;
+    signal.number = number;
+    signal.scope = scope;
+    send_request(s, BOX__V1__EXEC_STREAM_REQUEST__REQUEST_SIGNAL, &signal);
+}
+
+static void pass_stdin(stream *s)
+{
+    uint8_t data[STDIN_STEP];
+    ssize_t n = read(STDIN_FILENO, data, sizeof data);
+    if (n < 0 && (errno == EINTR || errno == EAGAIN))
+        return;
+    if (n > 0) {
+        send_request(s, BOX__V1__EXEC_STREAM_REQUEST__REQUEST_STDIN_DATA,
+                     &(ProtobufCBinaryData){(size_t)n, data});
+        return;
+    }
+    Box__V1__CloseStdin end = BOX__V1__CLOSE_STDIN__INIT;
+    s->stdin_open = false;
+    send_request(s, BOX__V1__EXEC_STREAM_REQUEST__REQUEST_CLOSE_STDIN, &end);
+}
+
+/* The first signal goes to the program as it is; a second one, or time, kills all of it. */
+static void pass_signal(stream *s)
+{
+    struct signalfd_siginfo info;
+    if (read(s->signals, &info, sizeof info) != sizeof info)
+        return;
+    if (s->interrupted != 0) {
+        send_signal(s, SIGKILL, BOX__V1__SIGNAL_SCOPE__SIGNAL_SCOPE_TREE);
+        return;
+    }
+    s->interrupted = (int)info.ssi_signo;
+    s->kill_at = box_time_add(box_now(), GRACE_SECONDS * BOX_SECOND);
+    send_signal(s, s->interrupted, BOX__V1__SIGNAL_SCOPE__SIGNAL_SCOPE_MAIN);
+}
+
+static void check_grace(stream *s)
+{
+    if (s->kill_at == 0 || box_now() < s->kill_at)
+        return;
+    send_signal(s, SIGKILL, BOX__V1__SIGNAL_SCOPE__SIGNAL_SCOPE_TREE);
+    box_client_cancel(s->call); /* if even that is not answered, the end of the call kills it */
+    s->kill_at = 0;
+}
+
+/* --- the loop
+ * --------------------------------------------------------------------------------------- */
+
+static int earlier(int timeout, const stream *s)
+{
+    if (s->kill_at == 0)
+        return timeout;
+    int left = (int)((box_time_left(s->kill_at, box_now()) + BOX_MS - 1) / BOX_MS);
+    return timeout < 0 || left < timeout ? left : timeout;
+}
+
+static void loop(cli *c, stream *s)
+{
+    while (!s->done) {
+        struct pollfd fds[3] = {
+            {.fd = -1}, {.fd = s->signals, .events = POLLIN}, {.fd = -1, .events = POLLIN}};
+        int timeout;
+        box_channel_poll(c->channel, &fds[0].fd, &fds[0].events, &timeout);
+        /* Not reading is how the pipe in front of us is told to wait. */
+        if (s->stdin_open && box_client_is_writable(s->call))
+            fds[2].fd = STDIN_FILENO;
+        if (poll(fds, 3, earlier(timeout, s)) < 0 && errno != EINTR)
+            break;
+        if (fds[1].revents != 0)
+            pass_signal(s);
+        if (fds[2].revents != 0)
+            pass_stdin(s);
+        check_grace(s);
+        box_channel_dispatch(c->channel);
+    }
+}
+
+static int finish(const cli *c, const stream *s)
+{
+    if (s->output_lost)
+        return CLI_SIGNAL + SIGPIPE;
+    if (s->status.reason != BOX_NONE) {
+        if (s->interrupted != 0)
+            return CLI_SIGNAL + s->interrupted;
+        return cli_stream_failed(c, &s->status);
+    }
+    return cli_verdict_code(s->verdict);
+}
+
+static int open_signals(void)
+{
+    sigset_t set;
+    (void)sigemptyset(&set);
+    (void)sigaddset(&set, SIGINT);
+    (void)sigaddset(&set, SIGTERM);
+    (void)sigaddset(&set, SIGHUP);
+    (void)sigaddset(&set, SIGQUIT);
+    (void)sigprocmask(SIG_BLOCK, &set, NULL);
+    return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+}
+
+int cli_stream(cli *c, Box__V1__ExecStart *start)
+{
+    static const box_v1_exec_service_exec_stream_events events = {.message = on_message,
+                                                                  .done = on_done};
+    box_error err;
+    stream s = {.stdin_open = true};
+    BOX_AUTO(box_closep)
+    int signals = open_signals();
+    s.signals = signals;
+    box_client_options o = {.metadata = &c->metadata};
+    if (box_v1_exec_service_exec_stream_start(c->channel, &o, &events, &s, &s.call, &err) < 0)
+        return cli_stream_failed(c, &err);
+    send_request(&s, BOX__V1__EXEC_STREAM_REQUEST__REQUEST_START, start);
+    loop(c, &s);
+    int code = finish(c, &s);
+    box_client_free(s.call);
+    cli_message_free(s.verdict);
+    return code;
+}
+
+/* --- what the end means
+ * ------------------------------------------------------------------------------ */
+
+int cli_verdict_code(const Box__V1__Verdict *v)
+{
+    if (v == NULL) {
+        fputs("boxcli: the server ended the call without a verdict\n", stderr);
+        return CLI_BOX_FAILED;
+    }
+    switch (v->status) {
+    case BOX__V1__VERDICT_STATUS__VERDICT_STATUS_TIMED_OUT:
+        fputs("boxcli: the command timed out\n", stderr);
+        return CLI_TIMED_OUT;
+    case BOX__V1__VERDICT_STATUS__VERDICT_STATUS_IDLE_TIMED_OUT:
+        fputs("boxcli: the command was idle for too long\n", stderr);
+        return CLI_TIMED_OUT;
+    case BOX__V1__VERDICT_STATUS__VERDICT_STATUS_OOM_KILLED:
+        fputs("boxcli: the command was killed for its memory use\n", stderr);
+        return CLI_SIGNAL + SIGKILL;
+    case BOX__V1__VERDICT_STATUS__VERDICT_STATUS_OUTPUT_LIMIT:
+        fputs("boxcli: the command was killed for the size of its output\n", stderr);
+        return CLI_SIGNAL + SIGKILL;
+    case BOX__V1__VERDICT_STATUS__VERDICT_STATUS_COMPLETED:
+        if (box__v1__verdict__has_signal(v))
+            return CLI_SIGNAL + v->signal;
+        if (box__v1__verdict__has_exit_code(v))
+            return v->exit_code;
+        break;
+    default:
+        break;
+    }
+    fprintf(stderr, "boxcli: the command did not end by itself: %s\n",
+            v->detail[0] != '\0' ? cli_clean(v->detail) : "its session went away");
+    return CLI_BOX_FAILED;
+}
+
+int cli_stream_failed(const cli *c, const box_error *err)
+{
+    const char *kind = box_error_get(err, "kind");
+    bool of_command = kind != NULL && strcmp(kind, "command") == 0;
+    (void)cli_fail(c, err);
+    if (err->reason == BOX_FILE_NOT_FOUND && of_command)
+        return CLI_NOT_FOUND;
+    if (err->reason == BOX_PERMISSION && of_command)
+        return CLI_NOT_EXECUTABLE;
+    return CLI_BOX_FAILED;
+}
