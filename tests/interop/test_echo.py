@@ -283,7 +283,7 @@ class Deadlines(EchoCase):
     def test_the_server_sees_the_deadline(self):
         answer = self.stub.Echo(pb.EchoRequest(), timeout=50)
         self.assertGreater(answer.time_left_ms, 30_000)
-        self.assertLessEqual(answer.time_left_ms, 50_001)
+        self.assertLessEqual(answer.time_left_ms, 51_000)  # C-core rounds up
         self.assertEqual(self.stub.Echo(pb.EchoRequest()).time_left_ms, 0)
 
     def test_a_sleeping_handler_is_told(self):

@@ -173,8 +173,11 @@ static bool move(box_h2 *from, box_h2 *to)
 static void pump(fixture *f)
 {
     box_h2 *server = box_rpc_connection_h2(f->server);
-    while (move(f->client, server) | move(server, f->client))
-        ;
+    bool any = true;
+    while (any) {
+        any = move(f->client, server);
+        any |= move(server, f->client);
+    }
 }
 
 static box_h2_stream *request(fixture *f, const char *path, uint64_t timeout_ns, bool whole)
