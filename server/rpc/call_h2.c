@@ -126,7 +126,8 @@ static void detach(call_h2 *c)
     atomic_fetch_sub(&c->connection->rpc->calls_open, 1);
 }
 
-/* Over before the handler said so: the peer gets `why` as the status, the handler is told. */
+/* Over before the handler said so: the peer gets `why` as the status, or, when it has stopped
+ * reading so that no status could reach it, a reset (grpc-conformance.md, 82). */
 static void end_call(call_h2 *c, const box_error *why)
 {
     box_h2_stream *stream = c->stream;
@@ -134,8 +135,12 @@ static void end_call(call_h2 *c, const box_error *why)
         return; /* the answer is on its way */
     set_headers(c);
     note_output(c);
+    bool reads = box_h2_is_writable(stream);
     detach(c);
-    box_h2_finish(stream, why, &c->base.trailers);
+    if (reads)
+        box_h2_finish(stream, why, &c->base.trailers);
+    else
+        box_h2_cancel(stream, why);
     box_call_deliver_end(&c->base, why);
 }
 
