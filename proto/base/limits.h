@@ -75,6 +75,11 @@
 /* Names in grpc.health.v1.Health, and files in one reflection answer's dependencies. */
 #define BOX_MAX_HEALTH_SERVICES 100
 
+/* Peer addresses whose failed authentications are counted, 32 bytes each. */
+#define BOX_AUTH_PEERS 4096
+/* Revoked and expired tokens of one tenant that can still be listed. */
+#define BOX_MAX_ENDED_TOKENS 1000
+
 /* Configuration files: a full one is about 8 KiB; lists hold that many entries unless their key
  * says otherwise. */
 #define BOX_CONFIG_MAX_BYTES (256 * 1024)
