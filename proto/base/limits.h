@@ -36,6 +36,9 @@
 /* Depth of nested messages; the API's deepest is 7 (tests/api checks at most 8). */
 #define BOX_MAX_MESSAGE_DEPTH 32
 
+/* Largest proto3 JSON read: text of the largest message, whose bytes grow by a third in base64. */
+#define BOX_MAX_JSON_BYTES (32 * 1024 * 1024)
+
 /* --- server ---------------------------------------------------------------------------------- */
 
 /* Accepted connections at once, all listeners together: each costs about 40 KiB idle. */
