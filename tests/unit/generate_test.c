@@ -256,9 +256,12 @@ static void empty_text_and_bytes_that_are_set_arrive_as_set(void **state)
 static void a_unary_stub_gives_the_typed_answer(void **state)
 {
     fixture *f = *state;
-    Box__Golden__Point point = BOX__GOLDEN__POINT__INIT;
-    Box__Golden__Choice choice = BOX__GOLDEN__CHOICE__INIT;
-    Box__Golden__Outer outer = BOX__GOLDEN__OUTER__INIT;
+    Box__Golden__Point point;
+    box__golden__point__init(&point);
+    Box__Golden__Choice choice;
+    box__golden__choice__init(&choice);
+    Box__Golden__Outer outer;
+    box__golden__outer__init(&outer);
     Box__Golden__Outer *answer = NULL;
     point.x = 42;
     choice.kind_case = BOX__GOLDEN__CHOICE__KIND_POINT;
@@ -272,10 +275,11 @@ static void a_unary_stub_gives_the_typed_answer(void **state)
 static void a_handler_left_out_answers_unimplemented(void **state)
 {
     fixture *f = *state;
-    Box__Golden__Point point = BOX__GOLDEN__POINT__INIT;
+    Box__Golden__Point point;
+    box__golden__point__init(&point);
     Box__Golden__Point *answer = NULL;
-    assert_int_equal(box_golden_shape_service_get_httpinfo(f->channel, NULL, &point, &answer, &f->err),
-                     -1);
+    assert_int_equal(
+        box_golden_shape_service_get_httpinfo(f->channel, NULL, &point, &answer, &f->err), -1);
     assert_int_equal(f->err.reason, BOX_UNIMPLEMENTED);
     assert_null(answer);
 }
@@ -283,7 +287,8 @@ static void a_handler_left_out_answers_unimplemented(void **state)
 static void a_server_stream_stub_receives_until_the_end(void **state)
 {
     fixture *f = *state;
-    Box__Golden__Point point = BOX__GOLDEN__POINT__INIT;
+    Box__Golden__Point point;
+    box__golden__point__init(&point);
     box_client_call *call = NULL;
     point.x = 3;
     assert_int_equal(box_golden_shape_service_watch(f->channel, NULL, &point, &call, &f->err), 0);
@@ -302,7 +307,8 @@ static void a_server_stream_stub_receives_until_the_end(void **state)
 static void a_server_stream_that_is_refused_says_so_in_receive(void **state)
 {
     fixture *f = *state;
-    Box__Golden__Point point = BOX__GOLDEN__POINT__INIT;
+    Box__Golden__Point point;
+    box__golden__point__init(&point);
     Box__Golden__Scalars *none = NULL;
     box_client_call *call = NULL;
     point.x = -1;
@@ -315,7 +321,8 @@ static void a_server_stream_that_is_refused_says_so_in_receive(void **state)
 static void a_client_stream_stub_gets_the_one_answer(void **state)
 {
     fixture *f = *state;
-    Box__Golden__Choice choice = BOX__GOLDEN__CHOICE__INIT;
+    Box__Golden__Choice choice;
+    box__golden__choice__init(&choice);
     Box__Golden__Lists *answer = NULL;
     box_client_call *call = NULL;
     choice.kind_case = BOX__GOLDEN__CHOICE__KIND_NUMBER;
@@ -332,7 +339,8 @@ static void a_client_stream_stub_gets_the_one_answer(void **state)
 static void a_client_stream_that_fails_gives_its_status(void **state)
 {
     fixture *f = *state;
-    Box__Golden__Choice choice = BOX__GOLDEN__CHOICE__INIT;
+    Box__Golden__Choice choice;
+    box__golden__choice__init(&choice);
     Box__Golden__Lists *answer = NULL;
     box_client_call *call = NULL;
     assert_int_equal(box_golden_shape_service_upload(f->channel, NULL, &call, &f->err), 0);
@@ -346,7 +354,8 @@ static void a_client_stream_that_fails_gives_its_status(void **state)
 static void a_bidi_stub_sends_and_receives_in_turn(void **state)
 {
     fixture *f = *state;
-    Box__Golden__Choice choice = BOX__GOLDEN__CHOICE__INIT;
+    Box__Golden__Choice choice;
+    box__golden__choice__init(&choice);
     Box__Golden__Choice *back = NULL;
     box_client_call *call = NULL;
     choice.kind_case = BOX__GOLDEN__CHOICE__KIND_NUMBER;
@@ -403,7 +412,8 @@ static void typed_events_come_from_dispatch_and_end_with_done(void **state)
     fixture *f = *state;
     /* On the stack: the start copies it. */
     box_golden_shape_service_watch_events events = {.message = on_scalars, .done = on_done};
-    Box__Golden__Point point = BOX__GOLDEN__POINT__INIT;
+    Box__Golden__Point point;
+    box__golden__point__init(&point);
     box_client_call *call = NULL;
     events_seen seen = {0};
     point.x = 5;
@@ -423,7 +433,8 @@ static void a_call_with_events_that_is_freed_early_leaks_nothing(void **state)
 {
     fixture *f = *state;
     const box_golden_shape_service_talk_events events = {.message = on_choice, .done = on_done};
-    Box__Golden__Choice choice = BOX__GOLDEN__CHOICE__INIT;
+    Box__Golden__Choice choice;
+    box__golden__choice__init(&choice);
     box_client_call *call = NULL;
     events_seen seen = {0};
     choice.kind_case = BOX__GOLDEN__CHOICE__KIND_NUMBER;

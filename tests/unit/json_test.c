@@ -258,8 +258,10 @@ static void text_that_is_not_utf8_is_not_written(void **state)
     BOX_AUTO(box_buf_done)
     box_buf out = {0};
     box_error err = {0};
-    Box__Golden__Outer outer = BOX__GOLDEN__OUTER__INIT;
-    Box__Golden__Scalars scalars = BOX__GOLDEN__SCALARS__INIT;
+    Box__Golden__Outer outer;
+    box__golden__outer__init(&outer);
+    Box__Golden__Scalars scalars;
+    box__golden__scalars__init(&scalars);
     char bad[] = "\xff";
     outer.scalars = &scalars;
     scalars.a_string = bad;
@@ -308,10 +310,12 @@ static void of_map_entries_with_one_key_the_last_is_written(void **state)
     box_buf out = {0};
     box_error err = {0};
     const char *text;
-    Box__Golden__Maps maps = BOX__GOLDEN__MAPS__INIT;
+    Box__Golden__Maps maps;
+    box__golden__maps__init(&maps);
     Box__Golden__Maps__PointsByIdEntry entries[3];
     Box__Golden__Maps__PointsByIdEntry *list[3];
-    Box__Golden__Point point = BOX__GOLDEN__POINT__INIT;
+    Box__Golden__Point point;
+    box__golden__point__init(&point);
     static const int32_t keys[] = {7, 8, 7};
     for (size_t i = 0; i < BOX_COUNT(list); i++) {
         box__golden__maps__points_by_id_entry__init(&entries[i]);
@@ -412,9 +416,12 @@ static void not_written(const ProtobufCMessage *m, const char *what)
 static void times_out_of_range_are_not_written(void **state)
 {
     (void)state;
-    Box__Golden__Times times = BOX__GOLDEN__TIMES__INIT;
-    Google__Protobuf__Timestamp at = GOOGLE__PROTOBUF__TIMESTAMP__INIT;
-    Google__Protobuf__Duration span = GOOGLE__PROTOBUF__DURATION__INIT;
+    Box__Golden__Times times;
+    box__golden__times__init(&times);
+    Google__Protobuf__Timestamp at;
+    google__protobuf__timestamp__init(&at);
+    Google__Protobuf__Duration span;
+    google__protobuf__duration__init(&span);
     times.created = &at;
     at.seconds = INT64_C(253402300800);
     not_written(&times.base, "created");
@@ -449,8 +456,10 @@ static void a_mask_path_that_would_not_come_back_is_not_written(void **state)
 {
     (void)state;
     static const char *const bad[] = {"cpuMillis", "cpu_", "cpu__millis", "cpu_1"};
-    Box__Golden__Times times = BOX__GOLDEN__TIMES__INIT;
-    Google__Protobuf__FieldMask mask = GOOGLE__PROTOBUF__FIELD_MASK__INIT;
+    Box__Golden__Times times;
+    box__golden__times__init(&times);
+    Google__Protobuf__FieldMask mask;
+    google__protobuf__field_mask__init(&mask);
     char path[20];
     char *paths[] = {path};
     times.update_mask = &mask;
@@ -468,7 +477,8 @@ static void a_well_known_type_can_be_the_whole_and_any_is_refused(void **state)
     stays(&google__protobuf__duration__descriptor, "\"1s\"");
     stays(&google__protobuf__empty__descriptor, "{}");
     refused(&google__protobuf__any__descriptor, "{}", "Any");
-    Google__Protobuf__Any any = GOOGLE__PROTOBUF__ANY__INIT;
+    Google__Protobuf__Any any;
+    google__protobuf__any__init(&any);
     not_written(&any.base, "Any");
 }
 

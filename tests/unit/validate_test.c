@@ -71,14 +71,21 @@ static box_buf pack(const ProtobufCMessage *message)
 
 static box_buf every_shape(void)
 {
-    Box__Golden__Scalars scalars = BOX__GOLDEN__SCALARS__INIT;
-    Box__Golden__Lists lists = BOX__GOLDEN__LISTS__INIT;
-    Box__Golden__Maps maps = BOX__GOLDEN__MAPS__INIT;
-    Box__Golden__Choice choice = BOX__GOLDEN__CHOICE__INIT;
-    Box__Golden__Outer outer = BOX__GOLDEN__OUTER__INIT;
-    Box__Golden__Point point = BOX__GOLDEN__POINT__INIT;
+    Box__Golden__Scalars scalars;
+    box__golden__scalars__init(&scalars);
+    Box__Golden__Lists lists;
+    box__golden__lists__init(&lists);
+    Box__Golden__Maps maps;
+    box__golden__maps__init(&maps);
+    Box__Golden__Choice choice;
+    box__golden__choice__init(&choice);
+    Box__Golden__Outer outer;
+    box__golden__outer__init(&outer);
+    Box__Golden__Point point;
+    box__golden__point__init(&point);
     Box__Golden__Point *points[] = {&point, &point, &point};
-    Box__Golden__Maps__LabelsEntry label = BOX__GOLDEN__MAPS__LABELS_ENTRY__INIT;
+    Box__Golden__Maps__LabelsEntry label;
+    box__golden__maps__labels_entry__init(&label);
     Box__Golden__Maps__LabelsEntry *labels[] = {&label, &label};
     char *strings[3];
     uint8_t bytes[] = {0, 1, 2, 255};
@@ -408,7 +415,8 @@ static void an_ordinary_request_fits_the_budget_of_a_call(void **state)
 {
     (void)state;
     enum { COUNT = 10000 };
-    Box__Golden__Lists lists = BOX__GOLDEN__LISTS__INIT;
+    Box__Golden__Lists lists;
+    box__golden__lists__init(&lists);
     char **strings = box_alloc_array(COUNT, sizeof(*strings));
     for (size_t i = 0; i < COUNT; i++)
         set_text(&strings[i], "an argument"); /* 13 bytes each on the wire */
