@@ -1,189 +1,20 @@
 #include <inttypes.h>
-#include <math.h>
 
 #include "base/alloc.h"
 #include "base/limits.h"
 #include "base/map.h"
-#include "base/utf8.h"
 #include "internal.h"
-#include "wire/codec.h"
+#include "write_value.h"
 #include "json/json.h"
 
-typedef struct writer {
-    box_buf *out;
-    box_error *err;
-    unsigned flags;
-    unsigned indent;
-} writer;
+static int put_message(json_writer *w, const json_path *at, const ProtobufCMessage *m);
 
-/* --- text --------------------------------------------------------------------------------------
- */
-
-static int put(writer *w, const char *text)
-{
-    return box_buf_add(w->out, text, strlen(text), w->err);
-}
-
-static int put_line(writer *w)
-{
-    if ((w->flags & BOX_JSON_PRETTY) == 0)
-        return 0;
-    if (put(w, "\n") < 0)
-        return -1;
-    for (unsigned i = 0; i < w->indent; i++) {
-        if (put(w, "  ") < 0)
-            return -1;
-    }
-    return 0;
-}
-
-/* Between two members, or before the first. */
-static int put_next(writer *w, bool *first)
-{
-    bool comma = !*first;
-    *first = false;
-    if (comma && put(w, ",") < 0)
-        return -1;
-    return put_line(w);
-}
-
-static int open_with(writer *w, const char *bracket)
-{
-    w->indent++;
-    return put(w, bracket);
-}
-
-static int close_with(writer *w, const char *bracket, bool empty)
-{
-    w->indent--;
-    if (!empty && put_line(w) < 0)
-        return -1;
-    return put(w, bracket);
-}
-
-static const char *short_escape(char c)
-{
-    switch (c) {
-    case '"':
-        return "\\\"";
-    case '\\':
-        return "\\\\";
-    case '\n':
-        return "\\n";
-    case '\r':
-        return "\\r";
-    case '\t':
-        return "\\t";
-    default:
-        return NULL;
-    }
-}
-
-static int put_string(writer *w, const json_path *at, const char *text)
-{
-    size_t len = strlen(text);
-    if (!box_utf8_valid(text, len))
-        return json_fail(w->err, at, "must be valid UTF-8");
-    if (put(w, "\"") < 0)
-        return -1;
-    for (const char *plain = text;; text++) {
-        unsigned char c = (unsigned char)*text;
-        const char *escape = short_escape(*text);
-        if (c >= 0x20 && escape == NULL)
-            continue;
-        if (box_buf_add(w->out, plain, (size_t)(text - plain), w->err) < 0)
-            return -1;
-        if (c == '\0')
-            return put(w, "\"");
-        if ((escape != NULL ? put(w, escape) : box_buf_printf(w->out, w->err, "\\u%04x", c)) < 0)
-            return -1;
-        plain = text + 1;
-    }
-}
-
-static int put_name(writer *w, const json_path *at, const char *name)
-{
-    if (put_string(w, at, name) < 0)
-        return -1;
-    return put(w, (w->flags & BOX_JSON_PRETTY) != 0 ? ": " : ":");
-}
-
-/* --- scalars -----------------------------------------------------------------------------------
- */
-
-static int put_double(writer *w, double value, bool is_float)
-{
-    char text[32];
-    if (isnan(value))
-        return put(w, "\"NaN\"");
-    if (isinf(value))
-        return put(w, value > 0 ? "\"Infinity\"" : "\"-Infinity\"");
-    if (value == 0 && signbit(value)) /* "-0" would be read as an integer without a sign */
-        return put(w, "-0.0");
-    /* The shortest that reads back the same. */
-    for (int digits = is_float ? 6 : 15; digits <= 17; digits++) {
-        (void)snprintf(text, sizeof(text), "%.*g", digits, value);
-        bool same = is_float ? strtof(text, NULL) == (float)value : strtod(text, NULL) == value;
-        if (same)
-            break;
-    }
-    return put(w, text);
-}
-
-static int put_bytes(writer *w, const ProtobufCBinaryData *bytes)
-{
-    static const char padding[] = "==";
-    if (put(w, "\"") < 0 || box_base64_encode(bytes->data, bytes->len, w->out, w->err) < 0)
-        return -1;
-    size_t missing = (3 - bytes->len % 3) % 3;
-    if (box_buf_add(w->out, padding, missing, w->err) < 0)
-        return -1;
-    return put(w, "\"");
-}
-
-static int put_enum(writer *w, const json_path *at, const ProtobufCEnumDescriptor *type, int value)
-{
-    const ProtobufCEnumValue *named = protobuf_c_enum_descriptor_get_value(type, value);
-    if (named != NULL)
-        return put_string(w, at, named->name);
-    return box_buf_printf(w->out, w->err, "%d", value);
-}
-
-static int put_message(writer *w, const json_path *at, const ProtobufCMessage *m);
-
-static int put_value(writer *w, const json_path *at, const ProtobufCFieldDescriptor *f,
+static int put_value(json_writer *w, const json_path *at, const ProtobufCFieldDescriptor *f,
                      const void *value)
 {
-    switch (f->type) {
-    case PROTOBUF_C_TYPE_INT32:
-    case PROTOBUF_C_TYPE_SINT32:
-    case PROTOBUF_C_TYPE_SFIXED32:
-        return box_buf_printf(w->out, w->err, "%" PRId32, *(const int32_t *)value);
-    case PROTOBUF_C_TYPE_UINT32:
-    case PROTOBUF_C_TYPE_FIXED32:
-        return box_buf_printf(w->out, w->err, "%" PRIu32, *(const uint32_t *)value);
-    case PROTOBUF_C_TYPE_INT64:
-    case PROTOBUF_C_TYPE_SINT64:
-    case PROTOBUF_C_TYPE_SFIXED64:
-        return box_buf_printf(w->out, w->err, "\"%" PRId64 "\"", *(const int64_t *)value);
-    case PROTOBUF_C_TYPE_UINT64:
-    case PROTOBUF_C_TYPE_FIXED64:
-        return box_buf_printf(w->out, w->err, "\"%" PRIu64 "\"", *(const uint64_t *)value);
-    case PROTOBUF_C_TYPE_FLOAT:
-        return put_double(w, (double)*(const float *)value, true);
-    case PROTOBUF_C_TYPE_DOUBLE:
-        return put_double(w, *(const double *)value, false);
-    case PROTOBUF_C_TYPE_BOOL:
-        return put(w, *(const protobuf_c_boolean *)value ? "true" : "false");
-    case PROTOBUF_C_TYPE_ENUM:
-        return put_enum(w, at, f->descriptor, *(const int *)value);
-    case PROTOBUF_C_TYPE_STRING:
-        return put_string(w, at, *(char *const *)value != NULL ? *(char *const *)value : "");
-    case PROTOBUF_C_TYPE_BYTES:
-        return put_bytes(w, value);
-    default:
+    if (f->type == PROTOBUF_C_TYPE_MESSAGE)
         return put_message(w, at, *(const ProtobufCMessage *const *)value);
-    }
+    return json_put_scalar(w, at, f, value);
 }
 
 /* --- fields ------------------------------------------------------------------------------------
@@ -209,21 +40,21 @@ static json_path child_of(const json_path *at, const char *name, size_t index)
     return (json_path){.parent = at, .name = name, .index = index, .depth = at->depth};
 }
 
-static int put_list(writer *w, const json_path *at, const ProtobufCMessage *m,
+static int put_list(json_writer *w, const json_path *at, const ProtobufCMessage *m,
                     const ProtobufCFieldDescriptor *f)
 {
     size_t count = list_count(m, f);
     const uint8_t *items = list_items(m, f);
     size_t size = json_value_size(f->type);
     bool first = true;
-    if (open_with(w, "[") < 0)
+    if (json_open(w, "[") < 0)
         return -1;
     for (size_t i = 0; i < count; i++) {
         json_path here = child_of(at->parent, at->name, i + 1);
-        if (put_next(w, &first) < 0 || put_value(w, &here, f, items + i * size) < 0)
+        if (json_put_next(w, &first) < 0 || put_value(w, &here, f, items + i * size) < 0)
             return -1;
     }
-    return close_with(w, "]", first);
+    return json_close(w, "]", first);
 }
 
 /* A map's key as text; numbers in `number`. */
@@ -256,32 +87,32 @@ static const char *key_text(const ProtobufCMessage *entry, char number[24])
 }
 
 /* The value of a map's entry; a message that is absent counts as an empty one. */
-static int put_map_value(writer *w, const json_path *at, const ProtobufCMessage *entry)
+static int put_map_value(json_writer *w, const json_path *at, const ProtobufCMessage *entry)
 {
     const ProtobufCFieldDescriptor *f = &entry->descriptor->fields[1];
     const void *value = member(entry, f->offset);
     if (f->type == PROTOBUF_C_TYPE_MESSAGE && *(void *const *)value == NULL)
-        return put(w, "{}");
+        return json_put(w, "{}");
     return put_value(w, at, f, value);
 }
 
-static int put_entries(writer *w, const json_path *at, ProtobufCMessage *const *entries,
+static int put_entries(json_writer *w, const json_path *at, ProtobufCMessage *const *entries,
                        size_t count, const box_map *last)
 {
     bool first = true;
     char number[24];
-    if (open_with(w, "{") < 0)
+    if (json_open(w, "{") < 0)
         return -1;
     for (size_t i = 0; i < count; i++) {
         const char *key = key_text(entries[i], number);
         json_path here = child_of(at, key, 0);
         if (box_map_get(last, key) != entries[i])
             continue;
-        if (put_next(w, &first) < 0 || put_name(w, &here, key) < 0 ||
+        if (json_put_next(w, &first) < 0 || json_put_name(w, &here, key) < 0 ||
             put_map_value(w, &here, entries[i]) < 0)
             return -1;
     }
-    return close_with(w, "}", first);
+    return json_close(w, "}", first);
 }
 
 static void map_freep(box_map **map)
@@ -290,7 +121,7 @@ static void map_freep(box_map **map)
 }
 
 /* protobuf-c keeps every entry that came; of those with one key the last counts. */
-static int put_map(writer *w, const json_path *at, const ProtobufCMessage *m,
+static int put_map(json_writer *w, const json_path *at, const ProtobufCMessage *m,
                    const ProtobufCFieldDescriptor *f)
 {
     BOX_AUTO(map_freep)
@@ -313,7 +144,7 @@ static bool is_zero(const ProtobufCFieldDescriptor *f, const void *value)
     return memcmp(value, zero, json_value_size(f->type)) == 0;
 }
 
-static bool is_written(const writer *w, const ProtobufCMessage *m,
+static bool is_written(const json_writer *w, const ProtobufCMessage *m,
                        const ProtobufCFieldDescriptor *f)
 {
     bool defaults = (w->flags & BOX_JSON_EMIT_DEFAULTS) != 0;
@@ -332,14 +163,14 @@ static bool is_written(const writer *w, const ProtobufCMessage *m,
     return defaults || !is_zero(f, value);
 }
 
-static int put_field(writer *w, const json_path *at, const ProtobufCMessage *m,
+static int put_field(json_writer *w, const json_path *at, const ProtobufCMessage *m,
                      const ProtobufCFieldDescriptor *f)
 {
     BOX_AUTO(box_freep)
     char *name = box_alloc(strlen(f->name) + 1);
     json_path here = child_of(at, f->name, 0);
     json_camel(f->name, name);
-    if (put_name(w, &here, name) < 0)
+    if (json_put_name(w, &here, name) < 0)
         return -1;
     if (json_is_map(m->descriptor, f))
         return put_map(w, &here, m, f);
@@ -348,25 +179,25 @@ static int put_field(writer *w, const json_path *at, const ProtobufCMessage *m,
     return put_value(w, &here, f, member(m, f->offset));
 }
 
-static int put_plain(writer *w, const json_path *at, const ProtobufCMessage *m)
+static int put_plain(json_writer *w, const json_path *at, const ProtobufCMessage *m)
 {
     bool first = true;
-    if (open_with(w, "{") < 0)
+    if (json_open(w, "{") < 0)
         return -1;
     for (unsigned i = 0; i < m->descriptor->n_fields; i++) {
         const ProtobufCFieldDescriptor *f = &m->descriptor->fields[i];
         if (!is_written(w, m, f))
             continue;
-        if (put_next(w, &first) < 0 || put_field(w, at, m, f) < 0)
+        if (json_put_next(w, &first) < 0 || put_field(w, at, m, f) < 0)
             return -1;
     }
-    return close_with(w, "}", first);
+    return json_close(w, "}", first);
 }
 
 /* --- well-known types --------------------------------------------------------------------------
  */
 
-static int put_time(writer *w, const json_path *at, const ProtobufCMessage *m, json_form form)
+static int put_time(json_writer *w, const json_path *at, const ProtobufCMessage *m, json_form form)
 {
     char text[JSON_TIME_TEXT];
     int64_t seconds = *(const int64_t *)member(m, m->descriptor->fields[0].offset);
@@ -378,7 +209,7 @@ static int put_time(writer *w, const json_path *at, const ProtobufCMessage *m, j
     return box_buf_printf(w->out, w->err, "\"%s\"", text);
 }
 
-static int put_mask(writer *w, const json_path *at, const ProtobufCMessage *m)
+static int put_mask(json_writer *w, const json_path *at, const ProtobufCMessage *m)
 {
     const ProtobufCFieldDescriptor *f = &m->descriptor->fields[0];
     char *const *paths = *(char *const *const *)member(m, f->offset);
@@ -395,10 +226,10 @@ static int put_mask(writer *w, const json_path *at, const ProtobufCMessage *m)
     }
     if (box_buf_text(&all, &text, w->err) < 0)
         return -1;
-    return put_string(w, at, text);
+    return json_put_string(w, at, text);
 }
 
-static int put_message(writer *w, const json_path *at, const ProtobufCMessage *m)
+static int put_message(json_writer *w, const json_path *at, const ProtobufCMessage *m)
 {
     json_path here = *at;
     json_form form = json_form_of(m->descriptor);
@@ -421,6 +252,6 @@ int box_json_from_message(const ProtobufCMessage *message, unsigned flags, box_b
                           box_error *err)
 {
     const json_path root = {0};
-    writer w = {.out = out, .err = err, .flags = flags};
+    json_writer w = {.out = out, .err = err, .flags = flags};
     return put_message(&w, &root, message);
 }
