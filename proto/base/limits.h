@@ -159,7 +159,6 @@
 /* Largest message sent inline; more goes in a sealed memfd (sandbox-facts.md, section 6: one
  * SEQPACKET message ends at about 212,960 bytes). */
 #define BOX_CHANNEL_INLINE_BYTES (64 * 1024)
-<<<<<<< HEAD
 /* Answers of a warden: a create may load an image; a destroy may unmount. */
 #define BOX_WARDEN_CREATE_SECONDS  60
 #define BOX_WARDEN_DESTROY_SECONDS 30
@@ -173,7 +172,6 @@
 #define BOX_AGENT_HELLO_SECONDS 10
 /* Packets that wait because an agent does not read; one more and it counts as broken. */
 #define BOX_AGENT_MAX_QUEUE 2048
-=======
 
 /* --- warden ---------------------------------------------------------------------------------- */
 
@@ -214,4 +212,3 @@
 #define BOX_ETC_MAX_DEPTH      8
 /* A writable / (read_only_rootfs false) is a tmpfs of this size. */
 #define BOX_ROOT_BYTES (16 * 1024 * 1024)
->>>>>>> 7845894 (warden: the program, its checks and the namespace backend)
