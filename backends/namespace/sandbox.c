@@ -189,7 +189,7 @@ static int run(const box_sandbox_plan *plan, int *report, box_error *err)
     if (wait_for_go(plan->go, err) < 0 || become_inner_root(err) < 0 || set_names(err) < 0 ||
         raise_loopback(err) < 0 || box_rootfs_enter(plan, err) < 0)
         return -1;
-    int agent;
+    int agent = -1;
     if (arrange_fds(plan, &agent, report, err) < 0 || drop_capabilities(err) < 0)
         return -1;
     default_signals();

@@ -1,5 +1,6 @@
 #include "warden/warden.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -115,6 +116,22 @@ static void open_backend(box_warden *w)
             BOX_STR("detail", w->detail), BOX_INT("guarantees", w->guarantees));
 }
 
+/* The highest descriptor that is open now. */
+static int find_last_fd(int *out, box_error *err)
+{
+    DIR *d = opendir("/proc/self/fd");
+    if (d == NULL)
+        return box_fail_errno(err, "list the warden's descriptors");
+    *out = STDERR_FILENO;
+    for (const struct dirent *e; (e = readdir(d)) != NULL;) {
+        int fd = (int)strtol(e->d_name, NULL, 10); /* "." and ".." are 0 */
+        if (fd > *out && fd != dirfd(d))
+            *out = fd;
+    }
+    (void)closedir(d); /* only read */
+    return 0;
+}
+
 static int setup(box_warden *w, box_error *err)
 {
     if (box_warden_config_peer(w->config, &w->peer_uid, err) < 0)
@@ -129,11 +146,8 @@ static int setup(box_warden *w, box_error *err)
         box_state_open(w->config->instance_dir, &w->state_dir, err) < 0)
         return -1;
     open_backend(w);
-    int next = fcntl(w->state_dir, F_DUPFD_CLOEXEC, 0);
-    if (next < 0)
-        return box_fail_errno(err, "count the descriptors");
-    (void)close(next);
-    w->last_static_fd = next - 1;
+    if (find_last_fd(&w->last_static_fd, err) < 0)
+        return -1;
     if (w->backend == NULL)
         return 0; /* nothing can be adopted or removed without it */
     int damaged = box_state_scan(w->state_dir, sandbox_restore, w, err);
