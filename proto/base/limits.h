@@ -23,6 +23,9 @@
 /* Unsent bytes on one stream above which a writer is told to wait, and below which it may go on. */
 #define BOX_STREAM_HIGH_WATER_BYTES (64 * 1024)
 #define BOX_STREAM_LOW_WATER_BYTES  (32 * 1024)
+/* Ciphertext of one connection that waits for its socket; callers stop feeding at a fraction of it.
+ */
+#define BOX_TLS_PENDING_BYTES (16 * 1024 * 1024)
 /* Queued on one stream by a writer that ignores the high-water mark; then the call ends. Above the
  * largest message there is by a factor, so that a message can always be queued behind another. */
 #define BOX_STREAM_UNSENT_BYTES (64 * 1024 * 1024)
@@ -61,7 +64,8 @@
 #define BOX_READ_BYTES  (64 * 1024)
 #define BOX_SEND_BYTES  (64 * 1024)
 #define BOX_FLUSH_BYTES (256 * 1024)
-/* What is still read from a peer that takes nothing: more than flow control lets a good one send. */
+/* What is still read from a peer that takes nothing: more than flow control lets a good one send.
+ */
 #define BOX_BLOCKED_READ_BYTES (BOX_CONNECTION_WINDOW_BYTES + 1024 * 1024)
 /* A peer that takes no byte for this long, with bytes waiting, is gone; also the kernel's limit for
  * unacknowledged ones (TCP_USER_TIMEOUT). */
@@ -71,8 +75,8 @@
 /* Names in grpc.health.v1.Health, and files in one reflection answer's dependencies. */
 #define BOX_MAX_HEALTH_SERVICES 100
 
-/* Configuration files: a full one is about 8 KiB; lists hold that many entries unless their key says
- * otherwise. */
+/* Configuration files: a full one is about 8 KiB; lists hold that many entries unless their key
+ * says otherwise. */
 #define BOX_CONFIG_MAX_BYTES (256 * 1024)
 #define BOX_CONFIG_MAX_ITEMS 256
 #define BOX_CONFIG_MAX_PATH  1024

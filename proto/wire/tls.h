@@ -24,14 +24,15 @@ int box_tls_context_client(const char *ca_file, const char *cert_file, const cha
                            box_tls_context **out, box_error *err) BOX_MUST_USE;
 void box_tls_context_free(box_tls_context *c);
 
-/* server_name: client only (SNI for names, IP SAN for literals). */
+/* server_name: client only (SNI for names, IP SAN for literals without brackets). The context must
+ * outlive it. A client's first flight is in box_tls_pending at once. */
 int box_tls_new(box_tls_context *c, const char *server_name, box_tls **out, box_error *err)
     BOX_MUST_USE;
 void box_tls_free(box_tls *t);
 
 /* Ciphertext from the peer; plaintext is appended to out. -1: broken or refused (UNAVAILABLE for a
- * client with the verification text; alerts may be waiting in box_tls_send). *closed: close_notify
- * came. */
+ * client with the verification text; alerts may be waiting in box_tls_pending). *closed:
+ * close_notify came. */
 int box_tls_receive(box_tls *t, const uint8_t *data, size_t len, box_buf *out, bool *closed,
                     box_error *err) BOX_MUST_USE;
 /* Plaintext to the peer: taken whole once the handshake is done (box_tls_is_ready), else an error.
