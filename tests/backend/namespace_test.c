@@ -1,9 +1,10 @@
 #include "warden_client.h"
-#include <cmocka.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+
+#include <cmocka.h>
 #include <unistd.h>
 static void a_command_runs(void **state)
 {
