@@ -58,7 +58,7 @@ void box_channel_accept(box_agent *a)
         .running = box_commands_open(&a->table),
     };
     a->conn = box_take_fd(&fd);
-    a->hello_by = box_time_add(a->now, BOX_AGENT_HELLO_SECONDS * BOX_SECOND);
+    a->hello_by = box_time_add(a->now, BOX_BOXD_HELLO_SECONDS * BOX_SECOND);
     (void)send_packet(a, BOX_AGENT_HELLO, 0, &hello); /* a fresh socket has room, or it is gone */
 }
 

@@ -12,7 +12,7 @@
 #include "agent/zygote.h"
 
 enum {
-    BOX_AGENT_HELLO_SECONDS = 10, /* a peer that says nothing gives the place up */
+    BOX_BOXD_HELLO_SECONDS = 10, /* a peer that says nothing gives the place up */
     BOX_AGENT_START_SECONDS = 10, /* from START to exec; then the command and the zygote are killed:
                                    * a start takes 0.1 ms, an attack on it some */
     BOX_AGENT_KILL_SECONDS = 5,   /* EXIT waits this long for the leftovers' end */

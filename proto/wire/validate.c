@@ -1,7 +1,5 @@
 #include "wire/validate.h"
 
-#include <assert.h>
-
 #include "base/limits.h"
 #include "base/utf8.h"
 
@@ -11,13 +9,14 @@
  * stack and then pieces of twice the size, freed when the message is done; one record and a copy a
  * field it does not know. */
 enum {
-    ARENA_UNIT = 16, /* what the arena rounds up to */
+    ARENA_UNIT = 16, /* what the arena rounds up to: arena.c */
     SCANNED_FIELD_BYTES = 32,
     SCANNED_FIELDS_ON_STACK = 16,
     MAX_TAG_BYTES = 5,
     MAX_LENGTH_BYTES = 5,
     MAX_VARINT_BYTES = 10,
     MAX_PATH_BYTES = 200,
+    REQUIRED_ON_STACK = 128, /* fields whose presence protobuf-c notes without allocating */
     SEEN_FIELDS = 256,
 };
 
@@ -81,13 +80,19 @@ static size_t rounded(size_t size)
     return (size + ARENA_UNIT - 1) & ~(size_t)(ARENA_UNIT - 1);
 }
 
-static int charge(validator *v, size_t size)
+/* Part of an allocation. */
+static int charge_part(validator *v, size_t size)
 {
-    v->kept += rounded(size);
+    v->kept += size;
     if (v->kept > v->budget)
         return box_fail(v->err, BOX_MEMORY_BUDGET, "decoding the message needs more than %zu bytes",
                         v->budget);
     return 0;
+}
+
+static int charge(validator *v, size_t size)
+{
+    return charge_part(v, rounded(size));
 }
 
 /* --- wire format -------------------------------------------------------------------------------
@@ -275,6 +280,14 @@ static int check_sub_message(validator *v, frame *f, box_bytes in)
     return 0;
 }
 
+/* One more element of an array, which is rounded up once. */
+static int charge_element(validator *v, frame *f)
+{
+    size_t size = element_size(f->field->type);
+    bool counted = (size_t)(f->field - f->type->fields) < SEEN_FIELDS && mark_seen(f);
+    return charge_part(v, size + (counted ? 0 : ARENA_UNIT));
+}
+
 static int check_known(validator *v, frame *f, const wire_field *w)
 {
     ProtobufCType type = f->field->type;
@@ -284,7 +297,7 @@ static int check_known(validator *v, frame *f, const wire_field *w)
             return check_packed(v, f, w->value);
         return fail_bytes(v, f, "a field has another type");
     }
-    if (repeated && charge(v, element_size(type)) < 0)
+    if (repeated && charge_element(v, f) < 0)
         return -1;
     if (type == PROTOBUF_C_TYPE_STRING)
         return check_string(v, f, w->value);
@@ -330,8 +343,8 @@ static int check_message(validator *v, const frame *parent, const ProtobufCMessa
                          box_bytes in, size_t *peak)
 {
     frame f = {.parent = parent, .type = type, .depth = parent != NULL ? parent->depth + 1 : 0};
-    /* The second part: which required fields were seen, allocated for big types only. */
-    if (charge(v, type->sizeof_message) < 0 || charge(v, type->n_fields / 8 + 1) < 0)
+    size_t noted = type->n_fields > REQUIRED_ON_STACK ? type->n_fields / 8 + 1 : 0;
+    if (charge(v, type->sizeof_message) < 0 || charge(v, noted) < 0)
         return -1;
     if (check_fields(v, &f, in) < 0)
         return -1;
@@ -347,104 +360,6 @@ int box_message_validate(const ProtobufCMessageDescriptor *type, const uint8_t *
     if (check_message(&v, NULL, type, (box_bytes){data, len}, &peak) < 0)
         return -1;
     return charge(&v, peak);
-}
-
-/* --- arena -------------------------------------------------------------------------------------
- */
-
-/* Small allocations share blocks and go with the arena. One of LARGE_BYTES or more has a block of
- * its own and can go earlier: protobuf-c's table of fields starts at that size. Freeing tells them
- * apart by the address: a large one is a multiple of 16, a small one is 8 more (nothing in a
- * message needs more than 8). */
-enum { SMALL_BLOCK_BYTES = 4096, LARGE_BYTES = 1024, SMALL_OFFSET = 8 };
-
-typedef struct box_arena_block {
-    struct box_arena_block *next;
-    struct box_arena_block *prev;
-    size_t used;
-    size_t size;
-    uint8_t data[];
-} box_arena_block;
-
-static_assert(offsetof(box_arena_block, data) % ARENA_UNIT == 0, "large ones are multiples of 16");
-
-/* Large blocks go behind the first, which stays the one that small allocations are cut from. */
-static box_arena_block *add_block(box_arena *a, size_t size, bool large)
-{
-    box_arena_block *block = malloc(sizeof(*block) + size);
-    if (block == NULL)
-        return NULL;
-    *block = (box_arena_block){.used = large ? size : SMALL_OFFSET, .size = size};
-    if (large && a->blocks != NULL) {
-        block->prev = a->blocks;
-        block->next = a->blocks->next;
-        a->blocks->next = block;
-    } else {
-        block->next = a->blocks;
-        a->blocks = block;
-    }
-    if (block->next != NULL)
-        block->next->prev = block;
-    return block;
-}
-
-static void *alloc_small(box_arena *a, size_t size)
-{
-    box_arena_block *block = a->blocks;
-    if (block == NULL || block->size - block->used < size)
-        block = add_block(a, SMALL_BLOCK_BYTES, false);
-    if (block == NULL)
-        return NULL;
-    uint8_t *at = block->data + block->used;
-    block->used += size;
-    return at;
-}
-
-static void *arena_alloc(void *data, size_t size)
-{
-    box_arena *a = data;
-    size_t left = a->limit_bytes - a->used_bytes;
-    if (size > left || rounded(size) > left)
-        return NULL;
-    size = rounded(size);
-    a->used_bytes += size;
-    if (size < LARGE_BYTES)
-        return alloc_small(a, size);
-    box_arena_block *block = add_block(a, size, true);
-    return block != NULL ? block->data : NULL;
-}
-
-static void arena_free(void *data, void *pointer)
-{
-    box_arena *a = data;
-    if (pointer == NULL || (uintptr_t)pointer % ARENA_UNIT != 0)
-        return;
-    box_arena_block *block = BOX_CONTAINER(pointer, box_arena_block, data);
-    a->used_bytes -= block->size;
-    if (block->next != NULL)
-        block->next->prev = block->prev;
-    if (block->prev != NULL)
-        block->prev->next = block->next;
-    else
-        a->blocks = block->next;
-    free(block);
-}
-
-void box_arena_init(box_arena *a, size_t limit_bytes)
-{
-    *a = (box_arena){.limit_bytes = limit_bytes};
-    a->allocator = (ProtobufCAllocator){arena_alloc, arena_free, a};
-}
-
-void box_arena_done(box_arena *a)
-{
-    for (box_arena_block *block = a->blocks; block != NULL;) {
-        box_arena_block *next = block->next;
-        free(block);
-        block = next;
-    }
-    a->blocks = NULL;
-    a->used_bytes = 0;
 }
 
 int box_message_unpack(const ProtobufCMessageDescriptor *type, const uint8_t *data, size_t len,

@@ -5,7 +5,7 @@ const { execFileSync, spawn } = require('node:child_process');
 const fs = require('node:fs');
 const os = require('node:os');
 const path = require('node:path');
-const { after, before, test } = require('node:test');
+const { after, before, test: nodeTest } = require('node:test');
 
 const [SERVER, PROTO, MODULES] = process.env.BOX_INTEROP.split('|');
 const load = (name) => require(require.resolve(name, { paths: [MODULES] }));
@@ -14,7 +14,9 @@ const protoLoader = load('@grpc/proto-loader');
 const reflection = load('grpc-js-reflection-client');
 
 const MIB = 1024 * 1024;
-const api = grpc.loadPackageDefinition(protoLoader.loadSync(PROTO, { keepCase: true, longs: Number }));
+const WAIT_MS = 30000; // for anything that should happen soon: a limit, not a pause
+const test = (name, fn) => nodeTest(name, { timeout: 2 * WAIT_MS }, fn);
+const api = grpc.loadPackageDefinition(protoLoader.loadSync(PROTO, { keepCase: true, longs: Number, defaults: true }));
 let folder, server, credentials, target, client;
 
 function openssl(...args) {
@@ -60,11 +62,13 @@ after(async () => {
 
 function unary(name, request, ...args) {
   return new Promise((resolve, reject) => {
-    const call = client[name](request, ...args, (error, answer) =>
-      error ? reject(error) : resolve({ answer, headers, trailers }));
-    let headers, trailers;
+    let answer, headers;
+    const call = client[name](request, ...args, (error, a) => {
+      if (error) reject(error);
+      answer = a;
+    });
     call.on('metadata', (m) => { headers = m; });
-    call.on('status', (s) => { trailers = s.metadata; });
+    call.on('status', (s) => resolve({ answer, headers, trailers: s.metadata })); // the last event
   });
 }
 
@@ -75,7 +79,11 @@ async function all(stream) {
 }
 
 async function until(condition) {
-  while (!(await condition())) await new Promise((resolve) => setTimeout(resolve, 10));
+  const end = Date.now() + WAIT_MS;
+  while (!(await condition())) {
+    assert.ok(Date.now() < end, `not soon: ${condition}`);
+    await new Promise((resolve) => setTimeout(resolve, 10));
+  }
 }
 
 const counters = async () => (await unary('GetCounters', {})).answer;
