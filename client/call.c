@@ -121,6 +121,8 @@ static void unref(box_client_call *call)
     drop_messages(call);
     box_metadata_done(&call->headers);
     box_metadata_done(&call->trailers);
+    if (call->events != NULL && call->events->release != NULL)
+        call->events->release(call->arg);
     free(call);
 }
 
@@ -168,6 +170,7 @@ static int start(box_channel *c, const box_method *method, const box_client_opti
     (void)pthread_mutex_unlock(&c->lock);
     box_metadata_done(&metadata);
     if (rc < 0) {
+        call->events = NULL; /* never started: arg stays the caller's */
         unref(call);
         return -1;
     }

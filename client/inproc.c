@@ -46,6 +46,7 @@ static void served_finish(box_call *call, const box_error *err)
     if (s->base.headers.count > 0)
         tell_headers(s);
     detach(s, err != NULL ? err : &ok, &s->base.trailers);
+    box_call_unref(call); /* the transport's */
 }
 
 /* The client's memory is the buffer: writable until it is paused for holding too much. */

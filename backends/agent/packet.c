@@ -63,7 +63,7 @@ static int check_started(box_agent_started *s, box_error *err)
 {
     box_error_sanitize(&s->error);
     bool runs = s->error.reason == BOX_NONE;
-    if (s->reserved != 0 || (runs ? s->pid < 0 : s->pid != 0))
+    if (s->reserved != 0 || (runs ? s->pid <= 0 : s->pid != 0))
         return misfit(err, "STARTED contradicts itself");
     return 0;
 }

@@ -35,7 +35,7 @@ enum {
     BOX_AGENT_LISTEN_FD = 3, /* inherited: the listening socket */
     BOX_AGENT_SETUP_FD = 4,  /* inherited: a box_agent_setup, a read-only memfd */
     BOX_AGENT_FILTER_FD =
-        5, /* inherited: seccomp program (struct sock_filter[]), a read-only memfd */
+        5, /* inherited: seccomp program (struct sock_filter[]), a read-only memfd; empty: none */
     BOX_AGENT_CGROUP_FD = 6, /* inherited when setup says so: directory S/box/x of a cgroup2 tree */
     BOX_AGENT_BOX_PROCS_FD = 7, /* first of setup.n_box_procs: open cgroup.procs files of S/box */
     BOX_AGENT_MAX_BOX_PROCS = 8,
@@ -119,8 +119,7 @@ typedef struct box_agent_start {
 } box_agent_start;
 
 typedef struct box_agent_started {
-    int32_t pid; /* in the sandbox's pid namespace; 0 when it did not start (or, when repeated on
-                  * adoption, has ended) */
+    int32_t pid; /* in the sandbox's pid namespace; 0 when it did not start */
     uint32_t reserved;
     box_error error; /* reason NONE: it runs (exec succeeded). Otherwise it never ran:
                       * FILE_NOT_FOUND (kind "command" or "workdir", id), PERMISSION, VALIDATION

@@ -29,12 +29,16 @@
 /* Queued on one stream by a writer that ignores the high-water mark; then the call ends. Above the
  * largest message there is by a factor, so that a message can always be queued behind another. */
 #define BOX_STREAM_UNSENT_BYTES (64 * 1024 * 1024)
-/* Memory one call may use for its decoded request: 8 times its size and this much more
- * (c-grpc-codegen.md, section 3). */
+/* Memory one call may use for its decoded request: 8 times its size and this much more. Small
+ * fields grow most (a text of 3 bytes takes 5 on the wire and up to 88 while it is decoded), and
+ * BOX_MAX_ARGS of them must fit; c-grpc-codegen.md, section 3. */
 #define BOX_CALL_BUDGET_FACTOR 8
-#define BOX_CALL_BUDGET_BYTES  (64 * 1024)
+#define BOX_CALL_BUDGET_BYTES  (4 * 1024 * 1024)
 /* Depth of nested messages; the API's deepest is 7 (tests/api checks at most 8). */
 #define BOX_MAX_MESSAGE_DEPTH 32
+
+/* Largest proto3 JSON read: text of the largest message, whose bytes grow by a third in base64. */
+#define BOX_MAX_JSON_BYTES (32 * 1024 * 1024)
 
 /* --- server ---------------------------------------------------------------------------------- */
 
@@ -74,6 +78,11 @@
 #define BOX_LINGER_SECONDS 1
 /* Names in grpc.health.v1.Health, and files in one reflection answer's dependencies. */
 #define BOX_MAX_HEALTH_SERVICES 100
+
+/* Peer addresses whose failed authentications are counted, 32 bytes each. */
+#define BOX_AUTH_PEERS 4096
+/* Revoked and expired tokens of one tenant that can still be listed. */
+#define BOX_MAX_ENDED_TOKENS 1000
 
 /* Configuration files: a full one is about 8 KiB; lists hold that many entries unless their key
  * says otherwise. */

@@ -1,6 +1,7 @@
 /* What the files of the HTTP/2 core share. Nobody else includes this.
  *
- *   h2.c          the connection: nghttp2 session, its callbacks, sending, drain
+ *   h2.c          the connection: its nghttp2 session, receiving, sending, drain
+ *   h2_events.c   what nghttp2 calls: frames that came and frames that went
  *   h2_stream.c   a stream's life and what its owner may do
  *   h2_input.c    message framing, pausing, giving window back
  *   h2_headers.c  header blocks that come
@@ -111,6 +112,12 @@ struct box_h2 {
 /* h2.c */
 /* A fatal result of nghttp2 ends the connection. */
 void h2_check(box_h2 *h, int rv);
+void h2_kill(box_h2 *h, const char *text);
+
+/* h2_events.c */
+nghttp2_session_callbacks *h2_callbacks_new(void);
+/* What our drain PING carries, so that its answer is known. */
+extern const uint8_t h2_drain_ping[8];
 
 /* h2_stream.c */
 box_h2_stream *h2_stream_new(box_h2 *h, int32_t id);

@@ -17,7 +17,8 @@
  *     // unary and client streaming: sends the response and ends the call with OK
  *     static inline void box_v1_exec_service_exec_answer(box_call *, const Box__V1__ExecResponse
  * *);
- *     // server streaming and bidi: sends one message; end with box_call_finish (not "_send": that is
+ *     // server streaming and bidi: sends one message; end with box_call_finish (not "_send": that
+ * is
  *     // the client stub's name, and a test includes both headers)
  *     static inline void box_v1_exec_service_exec_stream_reply(box_call *, const
  * Box__V1__ExecStreamResponse *);

@@ -3,24 +3,13 @@
 #include <arpa/inet.h>
 #include <limits.h>
 
-#include <openssl/err.h>
-#include <openssl/ssl.h>
 #include <openssl/x509v3.h>
 
 #include "base/alloc.h"
 #include "base/limits.h"
+#include "wire/tls_internal.h"
 
 enum { READ_STEP = 16 * 1024 };
-
-/* RFC 9113, appendix A forbids the rest in TLS 1.2; TLS 1.3's own are all fine. */
-#define TLS_1_2_CIPHERS "ECDHE+AESGCM:ECDHE+CHACHA20"
-#define TLS_GROUPS      "X25519:P-256:P-384"
-
-struct box_tls_context {
-    SSL_CTX *ctx;
-    BIO_METHOD *method; /* moves bytes between OpenSSL and box_tls without another copy */
-    bool server;
-};
 
 struct box_tls {
     SSL *ssl;
@@ -30,23 +19,11 @@ struct box_tls {
     const uint8_t *in; /* what box_tls_receive was given and OpenSSL did not take yet */
     size_t in_len;
     box_buf out;
-    char *server_name;
     char *peer_name;
 };
 
-static const uint8_t alpn_h2[] = {2, 'h', '2'};
-
 /* --- errors ------------------------------------------------------------------------------------
  */
-
-/* OpenSSL's first queued error as text; the queue is empty afterwards. */
-static const char *openssl_text(void)
-{
-    unsigned long code = ERR_peek_error();
-    const char *text = code != 0 ? ERR_reason_error_string(code) : NULL;
-    ERR_clear_error();
-    return text != NULL ? text : "unknown error";
-}
 
 /* What a person can do about it. */
 static const char *verify_hint(long result)
@@ -85,7 +62,7 @@ static int fail_session(box_tls *t, box_error *err)
         hint = " (the server does not speak TLS)";
     if (ERR_GET_REASON(code) == SSL_R_TLSV1_ALERT_NO_APPLICATION_PROTOCOL)
         hint = " (the server does not offer HTTP/2)";
-    return box_fail(err, BOX_RUNTIME_UNAVAILABLE, "TLS: %s%s", openssl_text(), hint);
+    return box_fail(err, BOX_RUNTIME_UNAVAILABLE, "TLS: %s%s", tls_openssl_text(), hint);
 }
 
 /* --- the bytes between OpenSSL and us ----------------------------------------------------------
@@ -124,7 +101,7 @@ static long bio_ctrl(BIO *bio, int command, long num, void *ptr)
     return command == BIO_CTRL_FLUSH; /* nothing is held back; nothing else is supported */
 }
 
-static BIO_METHOD *method_new(void)
+BIO_METHOD *tls_bio_method_new(void)
 {
     BIO_METHOD *m = BIO_meth_new(BIO_get_new_index() | BIO_TYPE_SOURCE_SINK, "box_tls");
     if (m == NULL)
@@ -133,124 +110,6 @@ static BIO_METHOD *method_new(void)
     BIO_meth_set_write_ex(m, bio_write);
     BIO_meth_set_ctrl(m, bio_ctrl);
     return m;
-}
-
-/* --- contexts ----------------------------------------------------------------------------------
- */
-
-void box_tls_context_free(box_tls_context *c)
-{
-    if (c == NULL)
-        return;
-    SSL_CTX_free(c->ctx);
-    BIO_meth_free(c->method);
-    free(c);
-}
-
-static void context_freep(box_tls_context **c)
-{
-    box_tls_context_free(*c);
-}
-
-/* A server takes HTTP/2 or refuses the handshake (grpc-conformance.md, 130). */
-static int select_alpn(SSL *ssl, const unsigned char **out, unsigned char *out_len,
-                       const unsigned char *in, unsigned in_len, void *arg)
-{
-    (void)ssl, (void)arg;
-    for (unsigned at = 0; at < in_len && in[at] < in_len - at; at += in[at] + 1u) {
-        if (in[at] == 2 && memcmp(in + at + 1, "h2", 2) == 0) {
-            *out = in + at + 1;
-            *out_len = 2;
-            return SSL_TLSEXT_ERR_OK;
-        }
-    }
-    return SSL_TLSEXT_ERR_ALERT_FATAL;
-}
-
-static int context_new(bool server, box_tls_version min, box_tls_context **out, box_error *err)
-{
-    BOX_AUTO(context_freep)
-    box_tls_context *c = box_alloc(sizeof *c);
-    ERR_clear_error();
-    c->server = server;
-    c->method = method_new();
-    c->ctx = SSL_CTX_new(server ? TLS_server_method() : TLS_client_method());
-    if (c->ctx == NULL || c->method == NULL ||
-        SSL_CTX_set_min_proto_version(c->ctx,
-                                      min == BOX_TLS_1_3 ? TLS1_3_VERSION : TLS1_2_VERSION) != 1 ||
-        SSL_CTX_set_cipher_list(c->ctx, TLS_1_2_CIPHERS) != 1 ||
-        SSL_CTX_set1_groups_list(c->ctx, TLS_GROUPS) != 1)
-        return box_fail(err, BOX_INTERNAL, "cannot set up TLS: %s", openssl_text());
-    SSL_CTX_set_options(c->ctx, SSL_OP_NO_COMPRESSION | SSL_OP_NO_RENEGOTIATION);
-    SSL_CTX_set_mode(c->ctx, SSL_MODE_RELEASE_BUFFERS); /* idle connections keep no 32 KiB */
-    *out = box_take(c);
-    return 0;
-}
-
-static int use_certificate(box_tls_context *c, const char *cert, const char *key, box_error *err)
-{
-    if (SSL_CTX_use_certificate_chain_file(c->ctx, cert) != 1)
-        return box_fail(err, BOX_VALIDATION, "cannot use certificate file %s: %s", cert,
-                        openssl_text());
-    if (SSL_CTX_use_PrivateKey_file(c->ctx, key, SSL_FILETYPE_PEM) != 1)
-        return box_fail(err, BOX_VALIDATION, "cannot use key file %s: %s", key, openssl_text());
-    if (SSL_CTX_check_private_key(c->ctx) != 1)
-        return box_fail(err, BOX_VALIDATION, "key %s does not belong to certificate %s: %s", key,
-                        cert, openssl_text());
-    return 0;
-}
-
-/* Client certificates: required, verified, and the accepted issuers are named in the handshake. */
-static int require_client(box_tls_context *c, const char *ca, box_error *err)
-{
-    STACK_OF(X509_NAME) *names = SSL_load_client_CA_file(ca);
-    if (names == NULL || SSL_CTX_load_verify_file(c->ctx, ca) != 1) {
-        sk_X509_NAME_pop_free(names, X509_NAME_free);
-        return box_fail(err, BOX_VALIDATION, "cannot use client CA file %s: %s", ca,
-                        openssl_text());
-    }
-    SSL_CTX_set_client_CA_list(c->ctx, names);
-    SSL_CTX_set_verify(c->ctx, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, NULL);
-    return 0;
-}
-
-int box_tls_context_server(const box_tls_server_config *config, box_tls_context **out,
-                           box_error *err)
-{
-    static const unsigned char session_context[] = "boxd"; /* resumption with client certificates */
-    BOX_AUTO(context_freep)
-    box_tls_context *c = NULL;
-    if (context_new(true, config->min_version, &c, err) < 0 ||
-        use_certificate(c, config->cert_file, config->key_file, err) < 0)
-        return -1;
-    if (config->client_ca_file != NULL && require_client(c, config->client_ca_file, err) < 0)
-        return -1;
-    SSL_CTX_set_alpn_select_cb(c->ctx, select_alpn, NULL);
-    if (SSL_CTX_set_session_id_context(c->ctx, session_context, sizeof session_context - 1) != 1)
-        return box_fail(err, BOX_INTERNAL, "cannot set up TLS: %s", openssl_text());
-    *out = box_take(c);
-    return 0;
-}
-
-int box_tls_context_client(const char *ca_file, const char *cert_file, const char *key_file,
-                           box_tls_context **out, box_error *err)
-{
-    BOX_AUTO(context_freep)
-    box_tls_context *c = NULL;
-    if (context_new(false, BOX_TLS_1_2, &c, err) < 0)
-        return -1;
-    if (ca_file != NULL && SSL_CTX_load_verify_file(c->ctx, ca_file) != 1)
-        return box_fail(err, BOX_VALIDATION, "cannot use CA file %s: %s", ca_file, openssl_text());
-    if (ca_file == NULL && SSL_CTX_set_default_verify_paths(c->ctx) != 1)
-        return box_fail(err, BOX_VALIDATION, "cannot load the system's CAs: %s", openssl_text());
-    if (cert_file != NULL &&
-        use_certificate(c, cert_file, key_file != NULL ? key_file : cert_file, err) < 0)
-        return -1;
-    SSL_CTX_set_verify(c->ctx, SSL_VERIFY_PEER, NULL);
-    if (SSL_CTX_set_alpn_protos(c->ctx, alpn_h2, sizeof alpn_h2) != 0) /* 0 is success here */
-        return box_fail(err, BOX_INTERNAL, "cannot set up TLS: %s", openssl_text());
-    *out = box_take(c);
-    return 0;
 }
 
 /* --- sessions ----------------------------------------------------------------------------------
@@ -262,7 +121,6 @@ void box_tls_free(box_tls *t)
         return;
     SSL_free(t->ssl);
     box_buf_done(&t->out);
-    free(t->server_name);
     OPENSSL_free(t->peer_name);
     free(t);
 }
@@ -347,7 +205,7 @@ int box_tls_new(box_tls_context *c, const char *server_name, box_tls **out, box_
     BIO *bio = BIO_new(c->method);
     if (t->ssl == NULL || bio == NULL) {
         BIO_free(bio);
-        return box_fail(err, BOX_INTERNAL, "cannot set up TLS: %s", openssl_text());
+        return box_fail(err, BOX_INTERNAL, "cannot set up TLS: %s", tls_openssl_text());
     }
     BIO_set_data(bio, t);
     BIO_set_init(bio, 1);

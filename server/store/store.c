@@ -33,6 +33,10 @@ static const char *const sql[BOX_SQL_COUNT] = {
                             " AND (expires_ns = 0 OR expires_ns > ?2)",
     [BOX_SQL_TOKEN_INSERT] = "INSERT INTO tokens (" TOKEN_COLUMNS ")"
                              " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
+    [BOX_SQL_TOKEN_PRUNE] = "DELETE FROM tokens WHERE id IN (SELECT id FROM tokens"
+                            " WHERE tenant = ?1 AND (revoked_ns <> 0"
+                            " OR (expires_ns <> 0 AND expires_ns <= ?2))"
+                            " ORDER BY created_ns DESC, id DESC LIMIT -1 OFFSET ?3)",
     [BOX_SQL_TOKEN_GET] = "SELECT " TOKEN_COLUMNS " FROM tokens WHERE id = ?1",
     [BOX_SQL_TOKEN_REVOKE] = "UPDATE tokens SET revoked_ns = ?2 WHERE id = ?1 AND revoked_ns = 0",
     [BOX_SQL_TOKEN_LIST] = "SELECT " TOKEN_COLUMNS " FROM tokens WHERE tenant = ?1"

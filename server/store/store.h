@@ -50,12 +50,14 @@ BOX_WORKER int box_store_tenant_list(box_store *s, const box_tenant_filter *filt
 /* --- tokens ----------------------------------------------------------------------------------- */
 
 /* TENANT_NOT_FOUND; QUOTA when the tenant has max_tokens that are neither revoked nor expired at
- * t->created_ns. */
+ * t->created_ns. Of those that are, the BOX_MAX_ENDED_TOKENS newest are kept. */
 BOX_WORKER int box_store_token_create(box_store *s, const box_token *t, int64_t max_tokens,
                                       box_error *err) BOX_MUST_USE;
 /* TOKEN_NOT_FOUND {kind, id}. */
 BOX_WORKER int box_store_token_get(box_store *s, uint64_t id, box_token *out, box_error *err)
     BOX_MUST_USE;
+/* The error of a token that is not there. */
+int box_store_token_missing(uint64_t id, box_error *err);
 /* Sets revoked_ns unless it is set. */
 BOX_WORKER int box_store_token_revoke(box_store *s, uint64_t id, int64_t now_ns, box_token *out,
                                       box_error *err) BOX_MUST_USE;

@@ -1,8 +1,9 @@
 /* Tokens in the store. */
 #include "base/alloc.h"
+#include "base/limits.h"
 #include "store/store_impl.h"
 
-static int missing(uint64_t id, box_error *err)
+int box_store_token_missing(uint64_t id, box_error *err)
 {
     char text[BOX_TOKEN_ID_TEXT];
     box_token_id_text(id, text);
@@ -71,6 +72,12 @@ static int create(box_store *s, const box_token *t, int64_t max_tokens, box_erro
         box_error_add_int(err, "used", count);
         return -1;
     }
+    st = box_store_statement(s, BOX_SQL_TOKEN_PRUNE);
+    box_store_bind_text(st, 1, t->tenant);
+    box_store_bind_int(st, 2, t->created_ns);
+    box_store_bind_int(st, 3, BOX_MAX_ENDED_TOKENS);
+    if (box_store_run(s, st, err) < 0)
+        return -1;
     return box_store_insert_token(s, t, err);
 }
 
@@ -93,7 +100,7 @@ static int get(box_store *s, uint64_t id, box_token *out, box_error *err)
         box_store_read_token(st, out);
     (void)sqlite3_reset(st); /* the one row was read */
     if (rc == 0)
-        return missing(id, err);
+        return box_store_token_missing(id, err);
     return rc < 0 ? -1 : 0;
 }
 

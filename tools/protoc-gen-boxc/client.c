@@ -126,8 +126,9 @@ void client_emit_header(emitter *e, const file_proto *file)
 
 static const char helpers[] =
     "\n"
-    "/* What every typed events struct is driven through: the caller's, and its argument. Freed\n"
-    " * before `done`, which comes exactly once. */\n"
+    "/* What every typed events struct is driven through: the caller's, and its argument. Goes "
+    "with\n"
+    " * the call. */\n"
     "typedef struct event_adapter {\n"
     "    void *arg;\n"
     "    box_client_events raw;\n"
@@ -153,10 +154,8 @@ static const char helpers[] =
     "static inline void adapter_done(void *arg, box_client_call *call, const box_error *status,\n"
     "                                const box_metadata *trailers)\n"
     "{\n"
-    "    event_adapter *adapter = (event_adapter *)arg;\n"
-    "    event_adapter copy = *adapter;\n"
-    "    free(adapter);\n"
-    "    copy.done(copy.arg, call, status, trailers);\n"
+    "    const event_adapter *adapter = (const event_adapter *)arg;\n"
+    "    adapter->done(adapter->arg, call, status, trailers);\n"
     "}\n"
     "\n"
     "/* The one request of a call. A call that is over already says why in receive or `done`. */\n"
@@ -213,6 +212,7 @@ static const char helpers[] =
     "    adapter->raw.headers = adapter->headers != NULL ? adapter_headers : NULL;\n"
     "    adapter->raw.writable = adapter->writable != NULL ? adapter_writable : NULL;\n"
     "    adapter->raw.done = adapter_done;\n"
+    "    adapter->raw.release = free;\n"
     "    return box_client_start_events(channel, method, options, &adapter->raw, adapter, call,\n"
     "                                   err);\n"
     "}\n";

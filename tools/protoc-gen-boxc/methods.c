@@ -45,7 +45,7 @@ void method_names_init(method_names *m, const Google__Protobuf__FileDescriptorPr
         {"prefix", m->strings[0] = names_service(package, s->name)},
         {"service", m->strings[1] = full_service_name(package, s->name)},
         {"name", m->strings[2] = box_strdup(d->name)},
-        {"method", m->strings[3] = names_method(d->name)},
+        {"method", m->strings[3] = names_snake(d->name)},
         {"request", m->strings[4] = names_type(d->input_type)},
         {"response", m->strings[5] = names_type(d->output_type)},
         {"request_lower", m->strings[6] = names_lower(d->input_type)},

@@ -81,19 +81,10 @@ static const char *const field_keywords[] = {
     "xor_eq",
 };
 
-/* Those a method name in snake case can be. */
-static const char *const c_keywords[] = {
-    "auto",  "bool",     "break",  "case",     "char",   "const",    "continue", "default",
-    "do",    "double",   "else",   "enum",     "extern", "false",    "float",    "for",
-    "goto",  "if",       "inline", "int",      "long",   "register", "restrict", "return",
-    "short", "signed",   "sizeof", "static",   "struct", "switch",   "true",     "typedef",
-    "union", "unsigned", "void",   "volatile", "while",
-};
-
-static bool is_in(const char *const *list, size_t count, const char *word)
+static bool is_keyword(const char *word)
 {
-    for (size_t i = 0; i < count; i++) {
-        if (strcmp(list[i], word) == 0)
+    for (size_t i = 0; i < BOX_COUNT(field_keywords); i++) {
+        if (strcmp(field_keywords[i], word) == 0)
             return true;
     }
     return false;
@@ -196,7 +187,7 @@ char *names_field(const char *name)
     char *result = box_alloc(len + 2);
     for (size_t i = 0; i < len; i++)
         result[i] = (char)tolower((unsigned char)name[i]);
-    if (is_in(field_keywords, BOX_COUNT(field_keywords), result))
+    if (is_keyword(result))
         result[len] = '_';
     return result;
 }
@@ -209,15 +200,6 @@ char *names_service(const char *package, const char *service)
     (void)stpcpy(end, service);
     char *result = join_pieces(both, "_", snake_piece);
     free(both);
-    return result;
-}
-
-char *names_method(const char *name)
-{
-    char *result = box_alloc(2 * strlen(name) + 2);
-    char *end = snake_piece(result, name, strlen(name));
-    if (is_in(c_keywords, BOX_COUNT(c_keywords), result))
-        *end = '_';
     return result;
 }
 

@@ -21,8 +21,6 @@ char *names_field(const char *name);
 
 /* Ours: package and service with single underscores, "box_v1_exec_service". */
 char *names_service(const char *package, const char *service);
-/* Ours: a method in snake case; a C keyword gets an underscore. */
-char *names_method(const char *name);
 /* proto3's JSON name when no json_name option is given: "cpu_millis" -> "cpuMillis". */
 char *names_json(const char *name);
 /* "box/v1/exec.proto" -> "box/v1/exec". */

@@ -26,13 +26,13 @@ static void emit_helper(emitter *e, const file_proto *file, size_t service, size
 {
     (void)file, (void)service, (void)method;
     if (m->server_streaming) {
-        emit(
-            e, m->vars,
-            "\n/* Sends one message of $name$; end with box_call_finish. */\n"
-            "static inline void $prefix$_$method$_reply(box_call *call, const $response$ *message)\n"
-            "{\n"
-            "    box_call_send(call, &message->base);\n"
-            "}\n");
+        emit(e, m->vars,
+             "\n/* Sends one message of $name$; end with box_call_finish. */\n"
+             "static inline void $prefix$_$method$_reply(box_call *call, const $response$ "
+             "*message)\n"
+             "{\n"
+             "    box_call_send(call, &message->base);\n"
+             "}\n");
         return;
     }
     emit(e, m->vars,

@@ -84,6 +84,8 @@ typedef struct box_client_events {
     /* Last event; status->reason NONE = OK. Free the call here or later. */
     void (*done)(void *arg, box_client_call *call, const box_error *status,
                  const box_metadata *trailers);
+    /* The call was freed and nothing follows: the place to free arg. May be NULL. */
+    void (*release)(void *arg);
 } box_client_events;
 
 /* Like box_client_start; events come from box_channel_dispatch, never from inside this.

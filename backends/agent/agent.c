@@ -1,0 +1,297 @@
+#include "agent/agent.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <poll.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "agent/state.h"
+#include "base/alloc.h"
+#include "base/fd.h"
+
+enum {
+    CHILDREN_A_ROUND = 256, /* reaped before the loop looks at boxd and deadlines again */
+    FIXED_POLLS = 4,        /* boxd, listener, signals, zygote */
+    SHUTDOWN_MS = 2000,     /* waiting for killed processes; the namespace's end takes the rest */
+};
+
+/* --- the zygote ------------------------------------------------------------------------------ */
+
+bool box_agent_need_zygote(box_agent *a)
+{
+    const box_agent_config *c = a->config;
+    box_zygote_config zygote = {
+        .uid = c->setup.command_uid,
+        .gid = c->setup.command_gid,
+        .reapers = a->reapers,
+        .box_procs = c->box_procs,
+        .n_box_procs = c->setup.n_box_procs,
+        .filter = c->filter,
+        .filter_count = c->filter_count,
+        .slots = a->slots,
+    };
+    box_error err;
+    if (a->zygote_pid != 0)
+        return true;
+    a->zygote_ready = false;
+    return box_zygote_fork(&zygote, &a->zygote_pid, &a->zygote_socket, &err) == 0;
+}
+
+void box_agent_take_notes(box_agent *a)
+{
+    box_zygote_note note;
+    box_error err;
+    size_t n_fds = 0;
+    while (a->zygote_socket >= 0 && box_fd_receive(a->zygote_socket, &note, sizeof note, NULL,
+                                                   &n_fds, &err) == sizeof note) {
+        if (note.slot == BOX_ZYGOTE_READY)
+            a->zygote_ready = true;
+        else
+            box_life_answered(a, note.slot);
+        n_fds = 0;
+    }
+}
+
+/* A zygote that was ready is replaced at once, one that could not begin at the next START. */
+static void zygote_ended(box_agent *a)
+{
+    box_agent_take_notes(a);
+    box_closep(&a->zygote_socket);
+    a->zygote_pid = 0;
+    box_life_zygote_gone(a);
+    if (a->zygote_ready && !a->ending)
+        (void)box_agent_need_zygote(a); /* else the next START tries, and says so */
+}
+
+/* --- children -------------------------------------------------------------------------------- */
+
+static uint64_t cpu_ns(const struct rusage *used)
+{
+    return (uint64_t)(used->ru_utime.tv_sec + used->ru_stime.tv_sec) * BOX_SECOND +
+           (uint64_t)(used->ru_utime.tv_usec + used->ru_stime.tv_usec) * BOX_US;
+}
+
+/* One child that ended or stopped; false when there is none. */
+static bool take_child(box_agent *a)
+{
+    siginfo_t info = {0};
+    struct rusage used = {0};
+    /* The library's waitid cannot give resource usage; the system call can (waitid(2)). */
+    if (syscall(SYS_waitid, P_ALL, 0, &info, WEXITED | WSTOPPED | WNOHANG, &used) < 0 ||
+        info.si_pid == 0)
+        return false;
+    if (info.si_code == CLD_STOPPED || info.si_code == CLD_TRAPPED)
+        box_life_stopped(a, info.si_pid);
+    else if (info.si_pid == a->zygote_pid)
+        zygote_ended(a);
+    else
+        box_life_reaped(a, &info, cpu_ns(&used), (uint64_t)used.ru_maxrss * 1024);
+    return true;
+}
+
+static void take_children(box_agent *a)
+{
+    a->more_children = true;
+    for (int i = 0; i < CHILDREN_A_ROUND; i++) {
+        if (!take_child(a)) {
+            a->more_children = false;
+            return;
+        }
+    }
+}
+
+static bool is_ours(box_agent *a, int pid)
+{
+    if (pid == a->zygote_pid || box_commands_by_pid(&a->table, pid) != NULL)
+        return true;
+    for (int i = 0; i < BOX_AGENT_MAX_STARTING; i++) {
+        if (atomic_load(&a->slots[i].reaper) == pid)
+            return true;
+    }
+    return false;
+}
+
+/* With subreapers, a process directly below us that is none of ours lost its subreaper: it belongs
+ * to a command nobody can account for any more. */
+static void kill_strays(box_agent *a)
+{
+    uint32_t found = 0;
+    if (!a->reapers || !box_walk_look(a->walk))
+        found = 0;
+    for (uint32_t i = 0; a->reapers && i < a->walk->count; i++) {
+        const box_walk_process *p = &a->walk->list[i];
+        if (p->parent != getpid() || p->state == 'Z' || p->state == 'X' || is_ours(a, p->pid))
+            continue;
+        (void)kill(p->pid, SIGKILL); /* our child: not reaped */
+        found++;
+    }
+    a->strays = found > 0; /* their children become ours: look again */
+}
+
+static void take_signals(box_agent *a)
+{
+    struct signalfd_siginfo info;
+    while (read(a->signals, &info, sizeof info) == sizeof info) {
+        /* Only root of the sandbox or somebody outside may send one: an engine's stop. */
+        if (info.ssi_signo == SIGTERM)
+            a->ending = true;
+    }
+    a->more_children = true;
+}
+
+/* --- the loop -------------------------------------------------------------------------------- */
+
+static box_time next_time(box_agent *a)
+{
+    box_time next = box_commands_next(&a->table);
+    if (a->sweep_at != 0 && a->sweep_at < next)
+        next = a->sweep_at;
+    if (a->orphan_at != 0 && a->orphan_at < next)
+        next = a->orphan_at;
+    if (a->conn >= 0 && !a->greeted && a->hello_by < next)
+        next = a->hello_by;
+    if (a->strays && a->now + BOX_AGENT_TICK_MS * BOX_MS < next)
+        next = a->now + BOX_AGENT_TICK_MS * BOX_MS;
+    return a->more_children ? a->now : next;
+}
+
+static void wait_until(struct pollfd *polls, nfds_t count, box_time until, box_time now)
+{
+    uint64_t left = box_time_left(until, now);
+    struct timespec t = {.tv_sec = (time_t)(left / BOX_SECOND),
+                         .tv_nsec = (long)(left % BOX_SECOND)};
+    if (ppoll(polls, count, until == BOX_TIME_NEVER ? NULL : &t, NULL) >= 0)
+        return;
+    for (nfds_t i = 0; i < count; i++)
+        polls[i].revents = 0; /* out of memory or interrupted: the next round looks again */
+}
+
+static nfds_t fill_polls(box_agent *a, struct pollfd *polls)
+{
+    nfds_t count = FIXED_POLLS;
+    polls[0] = (struct pollfd){.fd = a->conn, .events = a->blocked ? POLLOUT : POLLIN};
+    polls[1] = (struct pollfd){.fd = a->conn < 0 ? a->config->listen : -1, .events = POLLIN};
+    polls[2] = (struct pollfd){.fd = a->signals, .events = POLLIN};
+    polls[3] = (struct pollfd){.fd = a->zygote_socket, .events = POLLIN};
+    for (box_command *c = NULL; a->reapers && (c = box_commands_after(&a->table, c)) != NULL;) {
+        if (c->socket >= 0)
+            polls[count++] = (struct pollfd){.fd = c->socket, .events = POLLIN};
+    }
+    return count;
+}
+
+/* What subreapers say. polls were filled in the table's order; a report does not change it. */
+static void take_reports(box_agent *a, const struct pollfd *polls, nfds_t count)
+{
+    nfds_t at = FIXED_POLLS;
+    for (box_command *c = NULL; at < count && (c = box_commands_after(&a->table, c)) != NULL;) {
+        if (c->socket < 0 || polls[at].fd != c->socket)
+            continue;
+        if (polls[at].revents != 0)
+            box_life_report(a, c);
+        at++;
+    }
+}
+
+static void check_times(box_agent *a)
+{
+    if (a->conn >= 0 && !a->greeted && a->now >= a->hello_by)
+        box_channel_drop(a);
+    if (a->orphan_at != 0 && a->now >= a->orphan_at)
+        a->ending = true;
+    if (a->strays)
+        kill_strays(a);
+    box_life_tick(a);
+}
+
+static void round_of(box_agent *a)
+{
+    struct pollfd polls[FIXED_POLLS + BOX_AGENT_MAX_COMMANDS];
+    nfds_t count = fill_polls(a, polls);
+    wait_until(polls, count, next_time(a), a->now);
+    a->now = box_now();
+    if (polls[3].revents != 0)
+        box_agent_take_notes(a);
+    take_reports(a, polls, count);
+    if (polls[2].revents != 0)
+        take_signals(a);
+    if (a->more_children)
+        take_children(a);
+    if (polls[0].revents != 0 && a->blocked)
+        a->blocked = false;
+    else if (polls[0].revents != 0)
+        box_channel_receive(a);
+    if (polls[1].revents != 0)
+        box_channel_accept(a);
+    check_times(a);
+    box_channel_flush(a);
+}
+
+/* Everything in the pid namespace but ourselves dies; then the directories go. */
+static void shut_down(box_agent *a)
+{
+    box_time end = box_time_add(box_now(), SHUTDOWN_MS * BOX_MS);
+    assert(getpid() == 1); /* anywhere else this would be everything of the user */
+    box_channel_drop(a);
+    do {
+        (void)kill(-1, SIGKILL); /* ESRCH: nobody is left */
+        siginfo_t info = {0};
+        while (waitid(P_ALL, 0, &info, WEXITED | WNOHANG) == 0 && info.si_pid != 0)
+            info = (siginfo_t){0};
+        if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) < 0 && errno == ECHILD)
+            break;
+        (void)poll(NULL, 0, 1);
+    } while (box_now() < end);
+    for (box_command *c = NULL; !a->reapers && (c = box_commands_after(&a->table, c)) != NULL;)
+        (void)box_tree_remove(&a->trees, c->id); /* the warden removes what is not empty yet */
+}
+
+static int prepare(box_agent *a, box_error *err)
+{
+    sigset_t all;
+    sigset_t wanted;
+    (void)sigfillset(&all);
+    (void)sigemptyset(&wanted);
+    (void)sigaddset(&wanted, SIGCHLD);
+    (void)sigaddset(&wanted, SIGTERM);
+    a->slots = mmap(NULL, sizeof(box_slot) * BOX_AGENT_MAX_STARTING, PROT_READ | PROT_WRITE,
+                    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (a->slots == MAP_FAILED)
+        return box_fail_errno(err, "map the start slots");
+    for (int i = 0; i < BOX_AGENT_MAX_STARTING; i++)
+        box_slot_clear(&a->slots[i]); /* touched here: they count to us, not to the sandbox */
+    if (sigprocmask(SIG_SETMASK, &all, NULL) < 0)
+        return box_fail_errno(err, "block signals");
+    a->signals = signalfd(-1, &wanted, SFD_CLOEXEC | SFD_NONBLOCK);
+    if (a->signals < 0)
+        return box_fail_errno(err, "make a signal descriptor");
+    if (a->reapers)
+        a->walk = box_alloc(sizeof *a->walk);
+    return 0;
+}
+
+int box_agent_run(const box_agent_config *config, box_error *err)
+{
+    box_agent *a = box_alloc(sizeof *a); /* lives as long as the process */
+    *a = (box_agent){.config = config, .conn = -1, .zygote_socket = -1, .now = box_now()};
+    a->reapers = config->cgroup < 0;
+    a->trees = (box_trees){
+        .dir = config->cgroup,
+        .no_kill = (config->setup.flags & BOX_AGENT_SETUP_NO_CGROUP_KILL) != 0,
+    };
+    box_commands_init(&a->table);
+    box_channel_drop(a); /* nobody is there yet: the clock of an orphan runs */
+    if (prepare(a, err) < 0)
+        return -1;
+    if (!box_agent_need_zygote(a))
+        return box_fail(err, BOX_INTERNAL, "cannot fork the zygote");
+    while (!a->ending)
+        round_of(a);
+    shut_down(a);
+    return 0;
+}

@@ -1,0 +1,97 @@
+/* What the agent's parts (agent.c, channel.c, life.c) share; nobody else includes it. */
+#pragma once
+
+#include <signal.h>
+
+#include "agent/agent.h"
+#include "agent/packet.h"
+#include "agent/slot.h"
+#include "agent/table.h"
+#include "agent/tree.h"
+#include "agent/walk.h"
+#include "agent/zygote.h"
+
+enum {
+    BOX_BOXD_HELLO_SECONDS = 10, /* a peer that says nothing gives the place up */
+    BOX_AGENT_START_SECONDS = 10, /* from START to exec; then the command and the zygote are killed:
+                                   * a start takes 0.1 ms, an attack on it some */
+    BOX_AGENT_KILL_SECONDS = 5,   /* EXIT waits this long for the leftovers' end */
+    BOX_AGENT_TICK_MS = 20,       /* between looks at what is being started or killed */
+    BOX_AGENT_SWEEP_MS = 100,     /* at most so often kept directories are looked at */
+    BOX_AGENT_IDLE_SWEEP_MS = 5000,
+};
+
+/* A message that could not be sent at once and belongs to no command: a refused START or a PONG.
+ * One is enough: nothing is read from boxd while it waits. */
+typedef struct box_stash {
+    bool due;
+    box_agent_type type;
+    uint64_t id;
+    box_agent_started body;
+} box_stash;
+
+typedef struct box_agent {
+    const box_agent_config *config;
+    box_commands table;
+    box_trees trees;
+    box_slot *slots; /* shared with zygote and children */
+    bool reapers;
+    bool ending;
+    /* boxd */
+    int conn; /* -1 = none */
+    bool greeted;
+    bool blocked; /* its socket is full */
+    box_time hello_by;
+    box_time orphan_at; /* 0: a boxd is there */
+    box_stash stash;
+    /* processes */
+    int signals;
+    int zygote_pid; /* 0 = none */
+    int zygote_socket;
+    bool zygote_ready;
+    bool more_children; /* reaping was broken off to look at the rest */
+    bool strays;        /* children of a dead subreaper are to be killed */
+    box_walk *walk;     /* for them; only with subreapers */
+    box_time sweep_at;  /* 0 = nothing is kept */
+    box_time now;       /* of this round */
+    uint8_t packet[BOX_AGENT_PACKET_BYTES];
+} box_agent;
+
+/* --- channel.c: boxd's side ------------------------------------------------------------------ */
+
+void box_channel_accept(box_agent *a);
+void box_channel_receive(box_agent *a);
+void box_channel_drop(box_agent *a);
+/* STARTED with an error for a START that was not taken. */
+void box_channel_refuse(box_agent *a, uint64_t id, const box_error *why);
+/* Sends what is due, as far as boxd takes it. */
+void box_channel_flush(box_agent *a);
+
+/* --- life.c: a command's life ---------------------------------------------------------------- */
+
+/* The packet in a->packet, checked. Takes the descriptors. -1: boxd breaks the protocol. */
+int box_life_start(box_agent *a, const box_agent_packet *p, int *fds, size_t n_fds);
+void box_life_signal(box_agent *a, uint64_t id, const box_agent_signal *signal);
+/* -1: it has not ended. */
+int box_life_acknowledge(box_agent *a, uint64_t id);
+/* STARTED of a failed one was delivered. */
+void box_life_failure_told(box_agent *a, box_command *c);
+
+/* The zygote (or the subreaper) says how the start in that slot went. */
+void box_life_answered(box_agent *a, uint32_t slot);
+/* Fails every start under way: the zygote is gone. */
+void box_life_zygote_gone(box_agent *a);
+/* A child was reaped, or stopped. */
+void box_life_reaped(box_agent *a, const siginfo_t *info, uint64_t cpu_ns, uint64_t max_rss);
+void box_life_stopped(box_agent *a, int pid);
+/* Something came from a subreaper. */
+void box_life_report(box_agent *a, box_command *c);
+/* Deadlines, ticks and sweeps that are due at a->now. */
+void box_life_tick(box_agent *a);
+
+/* --- agent.c --------------------------------------------------------------------------------- */
+
+/* Makes the zygote when there is none; false when that fails. */
+bool box_agent_need_zygote(box_agent *a);
+/* Reads what the zygote said, until nothing is there. */
+void box_agent_take_notes(box_agent *a);

@@ -1,0 +1,37 @@
+/* The zygote: a process per sandbox that starts commands, so that PID 1 never vforks (a stopped
+ * vfork child would freeze it: sandbox-facts.md, section 1). It is uid 0 of the user namespace,
+ * inside S/box and its limits, under the commands' seccomp. Forked from the agent without CLONE_VM.
+ *
+ * Agent -> zygote: START's packet with its descriptors and one more (the command's cgroup, or the
+ * socket of its subreaper); start.reserved[0] is the slot. Zygote (or subreaper) -> agent:
+ * box_zygote_note, one when it is ready, then one per start, when slot says how it went. */
+#pragma once
+
+#include <linux/filter.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "agent/packet.h"
+#include "agent/slot.h"
+
+enum { BOX_ZYGOTE_READY = 0xffffffff };
+
+typedef struct box_zygote_note {
+    uint32_t slot; /* BOX_ZYGOTE_READY: it can take starts */
+} box_zygote_note;
+
+/* What it needs; all borrowed, copied by fork. */
+typedef struct box_zygote_config {
+    uint32_t uid;
+    uint32_t gid;
+    bool reapers; /* no cgroup2: a subreaper per command */
+    const int *box_procs;
+    size_t n_box_procs;
+    const struct sock_filter *filter;
+    size_t filter_count;
+    box_slot *slots; /* shared; BOX_AGENT_MAX_STARTING of them */
+} box_zygote_config;
+
+/* Forks it. *socket is the agent's end. */
+int box_zygote_fork(const box_zygote_config *config, int *pid, int *socket, box_error *err)
+    BOX_MUST_USE;

@@ -1,0 +1,263 @@
+#include <assert.h>
+
+#include "base/limits.h"
+#include "wire/h2_internal.h"
+
+const uint8_t h2_drain_ping[8] = {'b', 'o', 'x', 'd', 'r', 'a', 'i', 'n'};
+
+/* NULL for a stream we let go of, or one that nghttp2 refuses by itself. */
+static box_h2_stream *stream_of(nghttp2_session *session, int32_t id)
+{
+    return nghttp2_session_get_stream_user_data(session, id);
+}
+
+/* --- frames that come --------------------------------------------------------------------------
+ */
+
+static int on_begin_headers(nghttp2_session *session, const nghttp2_frame *frame, void *arg)
+{
+    box_h2 *h = arg;
+    int32_t id = frame->hd.stream_id;
+    box_h2_stream *s = stream_of(session, id);
+    bool is_request = h->config.server && frame->headers.cat == NGHTTP2_HCAT_REQUEST;
+    if (is_request) {
+        s = h2_stream_new(h, id);
+        (void)nghttp2_session_set_stream_user_data(session, id, s); /* it was just opened */
+    } else if (h->config.server) {
+        s = NULL; /* trailers of a request: nothing in them is for us */
+    }
+    h->receiving = s;
+    return 0;
+}
+
+static int on_header(nghttp2_session *session, const nghttp2_frame *frame, nghttp2_rcbuf *name,
+                     nghttp2_rcbuf *value, uint8_t flags, void *arg)
+{
+    (void)session, (void)frame, (void)flags;
+    box_h2 *h = arg;
+    if (h->receiving != NULL)
+        h2_head_field(&h->receiving->head, name, value);
+    return 0;
+}
+
+/* A field name or value that HTTP/2 does not allow makes the message malformed (RFC 9113, 8.2.1);
+ * nghttp2 would only leave it out. */
+static int on_invalid_header(nghttp2_session *session, const nghttp2_frame *frame,
+                             nghttp2_rcbuf *name, nghttp2_rcbuf *value, uint8_t flags, void *arg)
+{
+    (void)name, (void)value, (void)flags;
+    h2_check(arg, nghttp2_submit_rst_stream(session, NGHTTP2_FLAG_NONE, frame->hd.stream_id,
+                                            NGHTTP2_PROTOCOL_ERROR));
+    return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
+}
+
+/* One slow download must not hold up small answers on the same connection: streams take turns
+ * (RFC 9218, incremental), whatever the peer says about priority. */
+static void take_turns(box_h2 *h, int32_t id)
+{
+    nghttp2_extpri pri = {.urgency = NGHTTP2_EXTPRI_DEFAULT_URGENCY, .inc = 1};
+    h2_check(h, nghttp2_session_change_extpri_stream_priority(h->session, id, &pri, 1));
+}
+
+static void headers_came(box_h2 *h, box_h2_stream *s, const nghttp2_frame *frame)
+{
+    bool is_end = (frame->hd.flags & NGHTTP2_FLAG_END_STREAM) != 0;
+    if (!h->config.server) {
+        h2_head_response(s, is_end);
+        return;
+    }
+    if (frame->headers.cat == NGHTTP2_HCAT_REQUEST) {
+        s->remote_end = is_end;
+        take_turns(h, s->id);
+        h2_head_request(s);
+    }
+    s->remote_end |= is_end;
+    if (is_end)
+        h2_input_run(s);
+}
+
+static void data_ended(box_h2 *h, box_h2_stream *s)
+{
+    if (!h->config.server) {
+        h2_head_missing(s);
+        return;
+    }
+    s->remote_end = true;
+    h2_input_run(s);
+}
+
+static void goaway_came(box_h2 *h, const nghttp2_goaway *frame)
+{
+    if (!h->config.server && h->why.reason == BOX_NONE)
+        (void)box_fail(
+            &h->why, BOX_RUNTIME_UNAVAILABLE, "the server closes the connection (%s%s%.*s)",
+            nghttp2_http2_strerror(frame->error_code), frame->opaque_data_len > 0 ? ": " : "",
+            (int)(frame->opaque_data_len < 80 ? frame->opaque_data_len : 80),
+            frame->opaque_data_len > 0 ? (const char *)frame->opaque_data : "");
+    h->is_closing = true;
+    if (h->events.goaway != NULL)
+        h->events.goaway(h->owner);
+}
+
+static int on_frame_recv(nghttp2_session *session, const nghttp2_frame *frame, void *arg)
+{
+    box_h2 *h = arg;
+    box_h2_stream *s = NULL;
+    switch (frame->hd.type) {
+    case NGHTTP2_HEADERS:
+        h->receiving = NULL;
+        s = stream_of(session, frame->hd.stream_id);
+        if (s != NULL)
+            headers_came(h, s, frame);
+        break;
+    case NGHTTP2_DATA:
+        s = stream_of(session, frame->hd.stream_id);
+        if (s != NULL && (frame->hd.flags & NGHTTP2_FLAG_END_STREAM) != 0)
+            data_ended(h, s);
+        break;
+    case NGHTTP2_GOAWAY:
+        goaway_came(h, &frame->goaway);
+        break;
+    case NGHTTP2_PING:
+        if ((frame->hd.flags & NGHTTP2_FLAG_ACK) != 0 && h->is_draining &&
+            memcmp(frame->ping.opaque_data, h2_drain_ping, sizeof h2_drain_ping) == 0)
+            box_h2_drain_finish(h);
+        break;
+    default:
+        break;
+    }
+    return 0;
+}
+
+/* The connection's window is given back as data comes, so that one unread stream does not stop the
+ * rest (grpc-conformance.md, 97); the stream's when its owner took the message. */
+static int on_data_chunk(nghttp2_session *session, uint8_t flags, int32_t id, const uint8_t *data,
+                         size_t len, void *arg)
+{
+    (void)flags;
+    box_h2_stream *s = stream_of(session, id);
+    if (s == NULL) {
+        h2_check(arg, nghttp2_session_consume(session, id, len));
+        return 0;
+    }
+    h2_check(arg, nghttp2_session_consume_connection(session, len));
+    h2_input_data(s, data, len);
+    return 0;
+}
+
+static int on_invalid_frame(nghttp2_session *session, const nghttp2_frame *frame, int error,
+                            void *arg)
+{
+    (void)session, (void)frame;
+    box_h2 *h = arg;
+    if (h->why.reason == BOX_NONE && error != NGHTTP2_ERR_REFUSED_STREAM &&
+        error != NGHTTP2_ERR_STREAM_CLOSED && frame->hd.stream_id == 0)
+        (void)box_fail(&h->why, BOX_RUNTIME_UNAVAILABLE, "the peer breaks HTTP/2: %s",
+                       nghttp2_strerror(error));
+    return 0;
+}
+
+static int on_stream_close(nghttp2_session *session, int32_t id, uint32_t code, void *arg)
+{
+    box_h2 *h = arg;
+    box_h2_stream *s = stream_of(session, id);
+    if (s == NULL)
+        return 0;
+    if (h->receiving == s)
+        h->receiving = NULL;
+    h2_stream_gone(s, code);
+    return 0;
+}
+
+/* --- frames that go ----------------------------------------------------------------------------
+ */
+
+static int send_data(nghttp2_session *session, nghttp2_frame *frame, const uint8_t *head,
+                     size_t length, nghttp2_data_source *source, void *arg)
+{
+    (void)source;
+    enum { FRAME_HEAD = 9 };
+    box_h2 *h = arg;
+    box_h2_stream *s = stream_of(session, frame->hd.stream_id);
+    if (s == NULL)
+        return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE; /* cancelled; its reset is queued */
+    if (box_buf_len(h->sink) >= h->sink_limit)
+        return NGHTTP2_ERR_WOULDBLOCK;
+    uint8_t *room;
+    box_error err;
+    if (box_buf_reserve(h->sink, FRAME_HEAD + length, &room, &err) < 0)
+        return NGHTTP2_ERR_WOULDBLOCK;
+    assert(length <= box_buf_len(&s->out));
+    memcpy(room, head, FRAME_HEAD);
+    if (length > 0)
+        memcpy(room + FRAME_HEAD, box_buf_data(&s->out), length);
+    box_buf_commit(h->sink, FRAME_HEAD + length);
+    box_buf_consume(&s->out, length);
+    if (s->was_full && box_buf_len(&s->out) < BOX_STREAM_LOW_WATER_BYTES) {
+        s->was_full = false;
+        s->wake = true;
+        h2_stream_queue_work(s);
+    }
+    return 0;
+}
+
+static void end_went(box_h2 *h, box_h2_stream *s)
+{
+    s->end_sent = true;
+    /* Trailers before the caller's end: it need not send the rest (grpc-conformance.md, 89). */
+    if (h->config.server && !s->remote_end)
+        h2_stream_reset(s, NGHTTP2_NO_ERROR);
+}
+
+static int on_frame_send(nghttp2_session *session, const nghttp2_frame *frame, void *arg)
+{
+    box_h2 *h = arg;
+    if (frame->hd.type == NGHTTP2_GOAWAY && frame->goaway.error_code != NGHTTP2_NO_ERROR) {
+        h2_kill(h, nghttp2_http2_strerror(frame->goaway.error_code));
+        return 0;
+    }
+    if (frame->hd.type != NGHTTP2_DATA && frame->hd.type != NGHTTP2_HEADERS)
+        return 0;
+    box_h2_stream *s = stream_of(session, frame->hd.stream_id);
+    if (s == NULL)
+        return 0;
+    if ((frame->hd.flags & NGHTTP2_FLAG_END_STREAM) != 0)
+        end_went(h, s);
+    else if (h->config.server && s->local_end && !s->is_plain && box_buf_len(&s->out) == 0)
+        h2_stream_send_tail(s); /* finished between nghttp2's asking for this DATA and sending it */
+    return 0;
+}
+
+/* An answer that cannot be sent must not leave its stream open for ever. */
+static int on_frame_not_send(nghttp2_session *session, const nghttp2_frame *frame, int error,
+                             void *arg)
+{
+    (void)error;
+    box_h2 *h = arg;
+    if (h->config.server && frame->hd.type == NGHTTP2_HEADERS &&
+        stream_of(session, frame->hd.stream_id) != NULL)
+        h2_check(h, nghttp2_submit_rst_stream(session, NGHTTP2_FLAG_NONE, frame->hd.stream_id,
+                                              NGHTTP2_INTERNAL_ERROR));
+    return 0;
+}
+
+/* --- the connection ----------------------------------------------------------------------------
+ */
+
+nghttp2_session_callbacks *h2_callbacks_new(void)
+{
+    nghttp2_session_callbacks *cb;
+    int rv = nghttp2_session_callbacks_new(&cb);
+    assert(rv == 0); /* out of memory for a small object */
+    nghttp2_session_callbacks_set_on_begin_headers_callback(cb, on_begin_headers);
+    nghttp2_session_callbacks_set_on_header_callback2(cb, on_header);
+    nghttp2_session_callbacks_set_on_invalid_header_callback2(cb, on_invalid_header);
+    nghttp2_session_callbacks_set_on_frame_recv_callback(cb, on_frame_recv);
+    nghttp2_session_callbacks_set_on_data_chunk_recv_callback(cb, on_data_chunk);
+    nghttp2_session_callbacks_set_on_invalid_frame_recv_callback(cb, on_invalid_frame);
+    nghttp2_session_callbacks_set_on_stream_close_callback(cb, on_stream_close);
+    nghttp2_session_callbacks_set_send_data_callback(cb, send_data);
+    nghttp2_session_callbacks_set_on_frame_send_callback(cb, on_frame_send);
+    nghttp2_session_callbacks_set_on_frame_not_send_callback(cb, on_frame_not_send);
+    return cb;
+}

@@ -1,0 +1,106 @@
+#include "policy/peers.h"
+
+#include <arpa/inet.h>
+
+#include "base/alloc.h"
+#include "base/id.h"
+#include "base/limits.h"
+
+enum { WAYS = 8, KEY_BYTES = 16 };
+
+typedef struct slot {
+    uint8_t key[KEY_BYTES];
+    box_time since; /* 0 = free */
+    uint32_t failures;
+} slot;
+
+struct box_peers {
+    uint32_t max_failures;
+    uint64_t seed; /* so that nobody can choose addresses that push another out */
+    slot slots[BOX_AUTH_PEERS];
+};
+
+static const box_time window = 60 * BOX_SECOND;
+
+box_peers *box_peers_new(uint32_t max_failures)
+{
+    box_peers *p = box_alloc(sizeof *p);
+    p->max_failures = max_failures;
+    box_random(&p->seed, sizeof p->seed);
+    return p;
+}
+
+void box_peers_free(box_peers *p)
+{
+    free(p);
+}
+
+/* The address without its port: "127.0.0.1:40000", "[::1]:40000". */
+static void make_key(const box_peer *peer, uint8_t key[KEY_BYTES])
+{
+    char host[INET6_ADDRSTRLEN] = "";
+    struct in_addr v4;
+    struct in6_addr v6;
+    memset(key, 0, KEY_BYTES);
+    if (peer->is_unix) {
+        key[0] = 'u';
+        memcpy(key + 1, &peer->uid, sizeof peer->uid);
+        return;
+    }
+    const char *text = peer->address != NULL ? peer->address : "";
+    const char *start = text[0] == '[' ? text + 1 : text;
+    size_t len = strcspn(start, text[0] == '[' ? "]" : ":");
+    len = len < sizeof host ? len : sizeof host - 1;
+    memcpy(host, start, len);
+    if (inet_pton(AF_INET6, host, &v6) == 1 && !IN6_IS_ADDR_V4MAPPED(&v6)) {
+        key[0] = '6';
+        memcpy(key + 1, &v6, 8);
+    } else if (inet_pton(AF_INET6, host, &v6) == 1) {
+        key[0] = '4';
+        memcpy(key + 1, v6.s6_addr + 12, 4);
+    } else if (inet_pton(AF_INET, host, &v4) == 1) {
+        key[0] = '4';
+        memcpy(key + 1, &v4, 4);
+    }
+}
+
+static size_t bucket_of(const box_peers *p, const uint8_t key[KEY_BYTES])
+{
+    uint64_t words[2];
+    memcpy(words, key, sizeof words);
+    uint64_t h = (words[0] ^ p->seed) * UINT64_C(0x9e3779b97f4a7c15);
+    h = (h ^ h >> 29 ^ words[1]) * UINT64_C(0xbf58476d1ce4e5b9);
+    return (size_t)((h ^ h >> 32) % (BOX_AUTH_PEERS / WAYS));
+}
+
+/* The slot of that key, or the one to give up for it. */
+static slot *find(slot *bucket, const uint8_t key[KEY_BYTES])
+{
+    slot *oldest = bucket;
+    for (slot *s = bucket; s < bucket + WAYS; s++) {
+        if (s->since != 0 && memcmp(s->key, key, KEY_BYTES) == 0)
+            return s;
+        if (s->since < oldest->since)
+            oldest = s;
+    }
+    memcpy(oldest->key, key, KEY_BYTES);
+    oldest->since = 0;
+    return oldest;
+}
+
+bool box_peers_failed(box_peers *p, const box_peer *peer, box_time now, uint32_t *retry_ms)
+{
+    uint8_t key[KEY_BYTES];
+    make_key(peer, key);
+    slot *s = find(&p->slots[bucket_of(p, key) * WAYS], key);
+    if (s->since == 0 || now >= box_time_add(s->since, window)) {
+        s->since = now != 0 ? now : 1;
+        s->failures = 0;
+    }
+    if (s->failures < p->max_failures) {
+        s->failures++;
+        return true;
+    }
+    *retry_ms = (uint32_t)(box_time_left(box_time_add(s->since, window), now) / BOX_MS + 1);
+    return false;
+}
