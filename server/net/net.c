@@ -131,6 +131,33 @@ int box_net_adopt(box_net *n, int fd, void (*closed)(void *arg), void *arg, box_
     return 0;
 }
 
+/* --- ending calls ------------------------------------------------------------------------------
+ */
+
+typedef struct ending {
+    net_loop *nl;
+    bool (*matches)(const void *identity, uint64_t key);
+    uint64_t key;
+    box_error why;
+} ending;
+
+static void end_calls(void *arg)
+{
+    BOX_AUTO(box_freep)
+    ending *e = arg;
+    connection_end_calls(e->nl, e->matches, e->key, &e->why);
+}
+
+void box_net_end_calls(box_net *n, bool (*matches)(const void *identity, uint64_t key),
+                       uint64_t key, const box_error *why)
+{
+    for (unsigned i = 0; i < n->n_loops; i++) {
+        ending *e = box_alloc(sizeof *e);
+        *e = (ending){.nl = &n->loops[i], .matches = matches, .key = key, .why = *why};
+        box_loop_post(n->loops[i].loop, end_calls, e);
+    }
+}
+
 /* --- drain -------------------------------------------------------------------------------------
  */
 

@@ -32,6 +32,12 @@ int box_net_listen_unix(box_net *n, const char *path, box_error *err) BOX_MUST_U
 int box_net_adopt(box_net *n, int fd, void (*closed)(void *arg), void *arg, box_error *err)
     BOX_MUST_USE;
 
+/* Ends open calls whose identity matches(identity, key) says yes to, with that reason: a token that
+ * was revoked, streams included. Any thread; matches runs on each loop's thread, and never for
+ * calls without identity. */
+void box_net_end_calls(box_net *n, bool (*matches)(const void *identity, uint64_t key),
+                       uint64_t key, const box_error *why);
+
 /* Graceful end, any thread, idempotent: listeners close, GOAWAY, running calls get drain_seconds,
  * then are cancelled; then done(arg) on loop 0. */
 void box_net_drain(box_net *n, void (*done)(void *arg), void *arg);

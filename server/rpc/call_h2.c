@@ -277,20 +277,26 @@ box_h2 *box_rpc_connection_h2(const box_rpc_connection *c)
     return c->h2;
 }
 
-void box_rpc_connection_end_calls(box_rpc_connection *n, const box_error *why)
+static call_h2 *next_to_end(const box_rpc_connection *n,
+                            bool (*matches)(const void *identity, uint64_t key), uint64_t key)
 {
-    /* A handler that is told may end other calls, so always start again from the front; those that
-     * have answered already stay where they are. */
-    box_list *at = n->calls.next;
-    while (at != &n->calls) {
+    for (box_list *at = n->calls.next; at != &n->calls; at = at->next) {
         call_h2 *c = BOX_CONTAINER(at, call_h2, link);
-        if (c->base.finished) {
-            at = at->next;
-            continue;
-        }
-        end_call(c, why);
-        at = n->calls.next;
+        if (c->base.finished)
+            continue; /* its answer is on its way */
+        if (matches == NULL || (c->base.identity != NULL && matches(c->base.identity, key)))
+            return c;
     }
+    return NULL;
+}
+
+void box_rpc_connection_end_calls(box_rpc_connection *n,
+                                  bool (*matches)(const void *identity, uint64_t key), uint64_t key,
+                                  const box_error *why)
+{
+    /* A handler that is told may end other calls: look again from the front each time. */
+    for (call_h2 *c; (c = next_to_end(n, matches, key)) != NULL;)
+        end_call(c, why);
 }
 
 void box_rpc_connection_end(box_rpc_connection *n)

@@ -309,7 +309,7 @@ static void a_passed_deadline_resets_a_stream_nobody_reads(void **state)
         box_call_send(f->call, &answer.base);
     box_error why;
     (void)box_fail(&why, BOX_DEADLINE, "late");
-    box_rpc_connection_end_calls(f->server, &why);
+    box_rpc_connection_end_calls(f->server, NULL, 0, &why);
     assert_int_equal(f->ends, 1);
     assert_int_equal(f->ended_with, BOX_DEADLINE);
     assert_int_equal(f->rpc.calls_open, 0);
@@ -317,6 +317,32 @@ static void a_passed_deadline_resets_a_stream_nobody_reads(void **state)
     pump(f);
     assert_int_equal(f->closed, 1);
     assert_int_not_equal(f->status.reason, BOX_NONE);
+}
+
+static bool is_revoked(const void *identity, uint64_t key)
+{
+    return ((const fixture *)identity)->releases == 0 && key == 7;
+}
+
+static bool is_other(const void *identity, uint64_t key)
+{
+    (void)identity, (void)key;
+    return false;
+}
+
+static void open_calls_of_one_identity_can_be_ended(void **state)
+{
+    fixture *f = *state;
+    (void)request(f, "/t.S/Bidi", 0, false);
+    box_error why;
+    (void)box_fail(&why, BOX_UNAUTHENTICATED, "the token was revoked");
+    box_rpc_connection_end_calls(f->server, is_other, 7, &why);
+    assert_int_equal(f->ends, 0);
+    box_rpc_connection_end_calls(f->server, is_revoked, 7, &why);
+    assert_int_equal(f->ends, 1);
+    pump(f);
+    assert_int_equal(f->closed, 1);
+    assert_int_equal(f->status.reason, BOX_UNAUTHENTICATED);
 }
 
 static void calls_whose_handlers_do_not_let_go_are_counted(void **state)
@@ -352,6 +378,7 @@ int main(void)
         TEST(a_lost_connection_cancels_and_a_kept_call_outlives_it),
         TEST(a_passed_deadline_ends_the_call_on_both_sides),
         TEST(a_passed_deadline_resets_a_stream_nobody_reads),
+        TEST(open_calls_of_one_identity_can_be_ended),
         TEST(calls_whose_handlers_do_not_let_go_are_counted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
