@@ -11,18 +11,24 @@ typedef struct box_backend
     box_backend;          /* the backend's own state, made once at the warden's start */
 struct box_warden_config; /* warden/config.h: what its root-owned file allows */
 
-/* A sandbox as the warden keeps it: enough to find everything of it again after a crash. */
+enum { BOX_SANDBOX_PLACE_BYTES = 2048 };
+
+/* A sandbox as the warden keeps it, in memory and in its state file: enough to find everything of
+ * it again after a crash. */
 typedef struct box_sandbox_record {
     box_uid uid;
     box_uid instance;
-    int32_t pid;         /* PID 1 of the sandbox, in the warden's pid namespace */
-    uint32_t uid_base;   /* first host uid of its range; 0 = none */
-    uint64_t start_time; /* of that pid, /proc/PID/stat field 22: a reused pid is not ours */
-    uint32_t flags;      /* BOX_CREATE_* */
-    uint32_t reserved;
+    int32_t pid;             /* PID 1 of the sandbox, in the warden's pid namespace; 0 = not yet */
+    uint32_t uid_base;       /* first host uid of its range; 0 = none */
+    uint64_t start_time;     /* of that pid, /proc/PID/stat field 22: a reused pid is not ours */
+    uint32_t flags;          /* BOX_CREATE_* */
+    uint32_t memory_version; /* box_warden_answer.memory_version */
+    int64_t tmpfs_bytes;     /* sum of its tmpfs sizes: added to each memory limit */
+    char mount_path[BOX_WARDEN_MAX_PATH];
+    char place[BOX_SANDBOX_PLACE_BYTES]; /* the backend's own words on where it was made */
 } box_sandbox_record;
 
-/* What create hands back besides the record. */
+/* What create and adopt hand back besides the record. All -1 at first; the caller's to close. */
 typedef struct box_sandbox_fds {
     int pidfd;
     int cgroup; /* -1 when there is none; so for all */
@@ -30,21 +36,34 @@ typedef struct box_sandbox_fds {
     int memory;
 } box_sandbox_fds;
 
+/* Makes a record outlive a crash of the helper and the warden. create calls save once `place` is
+ * filled in and before anything is made that would have to be removed, and again when the process
+ * exists and before that one may go on. */
+typedef struct box_journal {
+    int (*save)(void *owner, const box_sandbox_record *record, box_error *err);
+    void *owner;
+} box_journal;
+
 typedef struct box_backend_ops {
     const char *name;   /* in the config file and in CreateSessionRequest.spec.backend */
     uint32_t isolation; /* box_warden_hello.isolation */
     /* Probes the host for real (a write, a mount, a clone): the guarantees it can give, and one
-     * line. */
+     * line. Runs once, in the warden itself. */
     int (*open)(const struct box_warden_config *config, box_backend **out, uint32_t *guarantees,
                 char detail[BOX_WARDEN_MAX_NAME], box_error *err);
     void (*close)(box_backend *b);
-    /* `listen_fd` is what the agent inherits. record->uid, instance and uid_base are filled in
-     * before. */
+    /* `request` is checked and has no defaults left open. `listen_fd` is what the agent inherits.
+     * record->uid, instance, uid_base, flags are filled in before; on failure what was made stays
+     * for destroy. answer->guarantees and memory_version are filled in. */
     int (*create)(box_backend *b, const box_warden_create *request, int listen_fd,
-                  box_sandbox_record *record, box_sandbox_fds *fds, box_warden_answer *answer,
-                  box_error *err);
-    /* Idempotent: also cleans up what is left of one that is half made or dead. */
-    int (*destroy)(box_backend *b, const box_sandbox_record *record, box_error *err);
+                  const box_journal *journal, box_sandbox_record *record, box_sandbox_fds *fds,
+                  box_warden_answer *answer, box_error *err);
+    /* The descriptors of one that lives, after the warden's restart or for another boxd. */
+    int (*adopt)(box_backend *b, const box_sandbox_record *record, box_sandbox_fds *fds,
+                 box_error *err);
+    /* Idempotent: also cleans up what is left of one that is half made or dead. *oom is set when
+     * the kernel had killed its PID 1 for memory. */
+    int (*destroy)(box_backend *b, const box_sandbox_record *record, uint32_t *oom, box_error *err);
     int (*alive)(box_backend *b, const box_sandbox_record *record, box_alive *out, box_error *err);
     int (*set_limits)(box_backend *b, const box_sandbox_record *record,
                       const box_warden_limits *limits, box_error *err);

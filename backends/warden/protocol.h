@@ -5,8 +5,13 @@
  * boxd connects and sends HELLO; the warden answers HELLO with its capability report or refuses
  * (error). Then boxd asks, each request with an id of its own, and the warden answers each with one
  * ANSWER of the same id, in any order. Sandboxes belong to the boxd instance that created them:
- * another instance never sees them. EXITED comes by itself when a sandbox's PID 1 ended. Host byte
- * order, exact sizes, reserved bytes 0; strings are NUL-ended within their array. */
+ * another instance never sees them; of two connections with one instance the newer one stays.
+ * EXITED comes by itself when a sandbox's PID 1 ended. Host byte order, exact sizes, reserved bytes
+ * 0; strings are NUL-ended within their array. A packet that breaks these rules ends the
+ * connection.
+ *
+ * A sandbox that is not (or no longer) there: DESTROY is done, ALIVE and KEEP answer BOX_DEAD,
+ * LIMITS and USAGE SESSION_NOT_FOUND. */
 #pragma once
 
 #include <stdint.h>
@@ -141,10 +146,12 @@ typedef struct box_warden_answer {
     int64_t oom_kills;
 } box_warden_answer;
 
+/* Sent when nothing of it is left any more. Not sent for one that DESTROY or SWEEP ended. */
 typedef struct box_warden_exited {
     box_uid uid;
-    int32_t status; /* wait status of PID 1 */
-    uint32_t oom;   /* the kernel killed it for memory */
+    int32_t
+        status;   /* wait status of PID 1; -1 when not known (the warden was restarted meanwhile) */
+    uint32_t oom; /* the kernel killed it for memory */
 } box_warden_exited;
 
 enum { BOX_WARDEN_PACKET_BYTES = 8192 };

@@ -176,3 +176,43 @@
 #define BOX_AGENT_HELLO_SECONDS 10
 /* Packets that wait because an agent does not read; one more and it counts as broken. */
 #define BOX_AGENT_MAX_QUEUE 2048
+
+/* --- warden ---------------------------------------------------------------------------------- */
+
+/* boxd instances connected at once. */
+#define BOX_WARDEN_MAX_CONNECTIONS 16
+/* Requests of one kind or another that wait for a helper; more is BACKEND_UNAVAILABLE with a retry
+ * after half a second. */
+#define BOX_WARDEN_MAX_QUEUE 1024
+/* Helpers at once: creates are mostly system calls, so a few a core keep them busy. */
+#define BOX_WARDEN_MAX_HELPERS 8
+/* A helper that runs longer hangs (a frozen cgroup, a dead disk): it is killed and the request
+ * answered with an error. */
+#define BOX_WARDEN_HELPER_SECONDS 30
+/* Removal that failed is tried again after this long, for ever: giving up would lose track of it.
+ */
+#define BOX_WARDEN_RETRY_SECONDS 5
+/* Answers that a boxd has not read; then its connection ends. */
+#define BOX_WARDEN_MAX_UNSENT 4096
+/* How long a private warden (--boxd-fd) works on removing its sandboxes once boxd is gone. */
+#define BOX_WARDEN_REMOVE_SECONDS 60
+/* From the first process's clone to the agent's start; the usual is 1 ms. */
+#define BOX_SANDBOX_SETUP_SECONDS 15
+/* A killed sandbox is gone within this (498 processes took 52 ms: sandbox-facts.md, section 2). */
+#define BOX_SANDBOX_KILL_SECONDS 10
+
+/* --- namespace backend ----------------------------------------------------------------------- */
+
+/* The agent's own control group: its memory includes the sandbox's network and mount namespaces
+ * (about 317 KiB: engines-here.md, section 8). */
+#define BOX_AGENT_MEMORY_BYTES (32 * 1024 * 1024)
+#define BOX_AGENT_PIDS         32
+/* Processes in the commands' control group that are not the tenant's: zygote and box-files. */
+#define BOX_SANDBOX_OWN_PIDS 2
+/* Files copied once from the host's /etc: number, size of one, size of all, depth. */
+#define BOX_ETC_MAX_FILES      8192
+#define BOX_ETC_MAX_FILE_BYTES (2 * 1024 * 1024)
+#define BOX_ETC_MAX_BYTES      (32 * 1024 * 1024)
+#define BOX_ETC_MAX_DEPTH      8
+/* A writable / (read_only_rootfs false) is a tmpfs of this size. */
+#define BOX_ROOT_BYTES (16 * 1024 * 1024)

@@ -344,7 +344,7 @@ static void cancel_calls(connection *c)
 {
     box_error why = {0};
     (void)box_fail(&why, BOX_SHUTTING_DOWN, "the server is stopping");
-    box_rpc_connection_end_calls(c->rpc, NULL, 0, &why);
+    box_rpc_connection_end_calls(c->rpc, &why);
     want_flush(c);
 }
 
@@ -436,13 +436,12 @@ void connection_event_all(net_loop *nl, connection_event event)
         handle(BOX_CONTAINER(at, connection, link), event);
 }
 
-void connection_end_calls(net_loop *nl, bool (*matches)(const void *identity, uint64_t key),
-                          uint64_t key, const box_error *why)
+void connection_recheck_all(net_loop *nl)
 {
     for (box_list *at = nl->connections.next; at != &nl->connections; at = at->next) {
         connection *c = BOX_CONTAINER(at, connection, link);
         if (c->rpc != NULL)
-            box_rpc_connection_end_calls(c->rpc, matches, key, why);
+            box_rpc_connection_recheck(c->rpc);
     }
 }
 

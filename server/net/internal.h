@@ -71,9 +71,7 @@ typedef struct connection connection;
 BOX_LOOP void connection_start(net_loop *nl, int fd, bool is_unix, const char *address,
                                box_tls_context *tls, void (*closed)(void *arg), void *arg);
 BOX_LOOP void connection_event_all(net_loop *nl, connection_event event);
-BOX_LOOP void connection_end_calls(net_loop *nl,
-                                   bool (*matches)(const void *identity, uint64_t key),
-                                   uint64_t key, const box_error *why);
+BOX_LOOP void connection_recheck_all(net_loop *nl);
 /* The loops have stopped: frees what was closed. */
 void connection_reap_all(net_loop *nl);
 

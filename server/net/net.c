@@ -46,6 +46,17 @@ int box_net_new(const box_net_config *config, box_net **out, box_error *err)
     return 0;
 }
 
+static void loop_recheck(void *arg)
+{
+    connection_recheck_all(arg);
+}
+
+void box_net_recheck(box_net *n)
+{
+    for (unsigned i = 0; i < n->n_loops; i++)
+        box_loop_post(n->loops[i].loop, loop_recheck, &n->loops[i]);
+}
+
 void box_net_free(box_net *n)
 {
     if (n == NULL)
@@ -129,33 +140,6 @@ int box_net_adopt(box_net *n, int fd, void (*closed)(void *arg), void *arg, box_
     *a = (adoption){.nl = &n->loops[0], .fd = fd, .closed = closed, .arg = arg};
     box_loop_post(n->loops[0].loop, adopt, a);
     return 0;
-}
-
-/* --- ending calls ------------------------------------------------------------------------------
- */
-
-typedef struct ending {
-    net_loop *nl;
-    bool (*matches)(const void *identity, uint64_t key);
-    uint64_t key;
-    box_error why;
-} ending;
-
-static void end_calls(void *arg)
-{
-    BOX_AUTO(box_freep)
-    ending *e = arg;
-    connection_end_calls(e->nl, e->matches, e->key, &e->why);
-}
-
-void box_net_end_calls(box_net *n, bool (*matches)(const void *identity, uint64_t key),
-                       uint64_t key, const box_error *why)
-{
-    for (unsigned i = 0; i < n->n_loops; i++) {
-        ending *e = box_alloc(sizeof *e);
-        *e = (ending){.nl = &n->loops[i], .matches = matches, .key = key, .why = *why};
-        box_loop_post(n->loops[i].loop, end_calls, e);
-    }
 }
 
 /* --- drain -------------------------------------------------------------------------------------

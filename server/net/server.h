@@ -32,11 +32,9 @@ int box_net_listen_unix(box_net *n, const char *path, box_error *err) BOX_MUST_U
 int box_net_adopt(box_net *n, int fd, void (*closed)(void *arg), void *arg, box_error *err)
     BOX_MUST_USE;
 
-/* Ends open calls whose identity matches(identity, key) says yes to, with that reason: a token that
- * was revoked, streams included. Any thread; matches runs on each loop's thread, and never for
- * calls without identity. */
-void box_net_end_calls(box_net *n, bool (*matches)(const void *identity, uint64_t key),
-                       uint64_t key, const box_error *why);
+/* Admission changed its mind about somebody (a token was revoked): asks it about every open call
+ * again and ends those it no longer allows. Any thread. */
+void box_net_recheck(box_net *n);
 
 /* Graceful end, any thread, idempotent: listeners close, GOAWAY, running calls get drain_seconds,
  * then are cancelled; then done(arg) on loop 0. */

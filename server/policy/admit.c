@@ -138,10 +138,7 @@ static int need_enabled(box_policy *p, const char *tenant, box_error *err)
     default:
         break;
     }
-    (void)box_fail(err, BOX_TENANT_NOT_FOUND, "no tenant %s", tenant);
-    box_error_add(err, "kind", "tenant");
-    box_error_add(err, "id", tenant);
-    return -1;
+    return box_store_tenant_missing(tenant, err);
 }
 
 /* Metadata `box-tenant`: only with tenants.act; to anyone else other tenants do not exist. */
@@ -151,12 +148,8 @@ static int act_as(box_policy *p, const box_metadata *metadata, box_identity *who
     if (wanted == NULL || strcmp(wanted, who->tenant) == 0)
         return 0;
     bool allowed = (who->scopes & BOX_SCOPE_TENANTS_ACT) != 0;
-    if (!allowed || strlen(wanted) > BOX_MAX_TENANT_ID || state_of(p, wanted) == MISSING) {
-        (void)box_fail(err, BOX_TENANT_NOT_FOUND, "no tenant %.64s", wanted);
-        box_error_add(err, "kind", "tenant");
-        box_error_add(err, "id", wanted);
-        return -1;
-    }
+    if (!allowed || strlen(wanted) > BOX_MAX_TENANT_ID || state_of(p, wanted) == MISSING)
+        return box_store_tenant_missing(wanted, err);
     set_tenant(who, wanted);
     return need_enabled(p, who->tenant, err);
 }

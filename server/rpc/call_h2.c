@@ -277,26 +277,36 @@ box_h2 *box_rpc_connection_h2(const box_rpc_connection *c)
     return c->h2;
 }
 
-static call_h2 *next_to_end(const box_rpc_connection *n,
-                            bool (*matches)(const void *identity, uint64_t key), uint64_t key)
+void box_rpc_connection_end_calls(box_rpc_connection *n, const box_error *why)
 {
-    for (box_list *at = n->calls.next; at != &n->calls; at = at->next) {
+    /* A handler that is told may end other calls, so always start again from the front; those that
+     * have answered already stay where they are. */
+    box_list *at = n->calls.next;
+    while (at != &n->calls) {
         call_h2 *c = BOX_CONTAINER(at, call_h2, link);
-        if (c->base.finished)
-            continue; /* its answer is on its way */
-        if (matches == NULL || (c->base.identity != NULL && matches(c->base.identity, key)))
-            return c;
+        if (c->base.finished) {
+            at = at->next;
+            continue;
+        }
+        end_call(c, why);
+        at = n->calls.next;
     }
-    return NULL;
 }
 
-void box_rpc_connection_end_calls(box_rpc_connection *n,
-                                  bool (*matches)(const void *identity, uint64_t key), uint64_t key,
-                                  const box_error *why)
+void box_rpc_connection_recheck(box_rpc_connection *n)
 {
-    /* A handler that is told may end other calls: look again from the front each time. */
-    for (call_h2 *c; (c = next_to_end(n, matches, key)) != NULL;)
-        end_call(c, why);
+    const box_admit *admit = &n->rpc->admit;
+    box_error why;
+    box_list *at = n->calls.next;
+    while (admit->check != NULL && at != &n->calls) {
+        call_h2 *c = BOX_CONTAINER(at, call_h2, link);
+        if (c->base.finished || admit->check(admit->arg, c->base.identity, &why) == 0) {
+            at = at->next;
+            continue;
+        }
+        end_call(c, &why);
+        at = n->calls.next; /* its handler may have ended others */
+    }
 }
 
 void box_rpc_connection_end(box_rpc_connection *n)

@@ -34,10 +34,9 @@ BOX_LOOP box_rpc_connection *box_rpc_connection_new(box_rpc *rpc, box_loop *loop
                                                     void (*has_output)(void *arg), void *arg);
 /* The bytes' side; lives until box_rpc_connection_end. */
 BOX_LOOP box_h2 *box_rpc_connection_h2(const box_rpc_connection *c);
-/* Ends the open calls whose identity matches(identity, key), or all when matches is NULL, with that
- * reason; the answers wait in box_h2_send. */
-BOX_LOOP void box_rpc_connection_end_calls(box_rpc_connection *c,
-                                           bool (*matches)(const void *identity, uint64_t key),
-                                           uint64_t key, const box_error *why);
+/* Ends every open call with that reason; the answers wait in box_h2_send. */
+BOX_LOOP void box_rpc_connection_end_calls(box_rpc_connection *c, const box_error *why);
+/* Asks admission about every open call again; ends those it no longer allows. */
+BOX_LOOP void box_rpc_connection_recheck(box_rpc_connection *c);
 /* The connection is over: open calls are cancelled, the rest goes with the last of them. */
 BOX_LOOP void box_rpc_connection_end(box_rpc_connection *c);

@@ -41,8 +41,8 @@ typedef struct box_verdict {
     int32_t exit_code;
     int32_t signal; /* 0 = ended by exit */
     bool core_dumped;
-    const char *limit;      /* which one fired: "timeout", "idle_timeout", "memory", ...; "" */
-    const char *lost_cause; /* SANDBOX_LOST: one line; "" */
+    const char *limit;  /* which one fired: "timeout", "idle_timeout", "memory", ...; "" */
+    const char *detail; /* SANDBOX_LOST and KILLED: one line; "" */
     uint64_t oom_kills;
     box_output output[2]; /* stdout, stderr */
     uint64_t wall_ns;

@@ -132,7 +132,8 @@ int box_session_get(box_sessions *all, const char *tenant, const char *id, box_s
 
 typedef struct box_session_filter {
     uint32_t states;         /* 1 << box_session_state; 0 = all */
-    const box_label *labels; /* all must be there */
+    const char *backend;     /* NULL or "" = any */
+    const box_label *labels; /* all must be there; "" matches any value */
     size_t n_labels;
 } box_session_filter;
 

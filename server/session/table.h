@@ -48,7 +48,7 @@ struct box_sessions {
 
     box_lock lock;    /* guards everything below */
     box_map *by_key;  /* tenant NUL id -> newest box_session */
-    box_map *by_uid;  /* every box_session whose sandbox may exist */
+    box_map *by_uid;  /* every box_session whose sandbox may exist; both maps hold references */
     box_map *tenants; /* name -> box_tenant */
     uint32_t live;
     uint64_t running_execs, queued_execs, created_total, execs_total;
@@ -74,8 +74,6 @@ typedef struct box_waiter {
     box_session_info info; /* the answer */
     bool has_info;
     box_error error;
-    box_sessions *all;
-    char *idem_key; /* ends with the answer; NULL = none */
 } box_waiter;
 
 struct box_session {
@@ -92,6 +90,11 @@ struct box_session {
     box_warden *warden;
     const box_profile *profile;
     bool one_off;
+    uint32_t required;    /* box_guarantee bits the sandbox must have */
+    uint32_t best_effort; /* those only the profile wants, and which its backend lacks */
+    box_adjustment adjustments[BOX_MAX_ADJUSTMENTS];
+    size_t n_adjustments;
+    uint32_t rebuilds;
     int64_t created_wall_ns;
     box_time created_at;
 
@@ -104,12 +107,13 @@ struct box_session {
     box_error error;
     box_spec spec;
     uint32_t guarantees;
-    uint32_t best_effort;
-    uint32_t clamped;
+    bool at_warden; /* its create was answered: to be kept when the warden's channel is made anew */
     uint32_t active; /* execs that are queued, running or being taken: no idle expiry */
     uint32_t running_execs, queued_execs;
     box_time last_used;
     int64_t last_used_wall_ns;
+    int64_t updated_wall_ns;
+    uint64_t total_execs;
     box_time extended_until;
     box_time ended_at;
     int64_t stopped_wall_ns;
@@ -147,6 +151,9 @@ void box_session_post(box_session *s, void (*fn)(void *session));
 
 /* --- any thread, lock not held ---------------------------------------------------------------- */
 
+/* VALIDATION unless id is at most 256 bytes of UTF-8 without control characters; "" passes. */
+int box_session_id_check(const char *id, const char *field, box_error *err) BOX_MUST_USE;
+
 typedef struct box_acquire {
     const char *tenant;
     const char *id;       /* "" with one_off or made_id */
@@ -175,6 +182,10 @@ bool box_session_event_happens(box_session *s, box_session_event event, box_stop
 bool box_session_ask_stop(box_session *s, box_stop_reason reason);
 /* STOP of all: reason SHUTDOWN. */
 void box_sessions_stop_all(box_sessions *all);
+/* Removes the record of a session that has ended. */
+void box_session_drop(box_session *s);
+/* Changes fields that are live (the warden was told before). */
+void box_session_apply(box_session *s, const box_spec *changes, uint32_t fields);
 /* Expiry of everything that is due, and of old records. On loop 0. */
 void box_sessions_expire(box_sessions *all, box_time now);
 
@@ -184,7 +195,9 @@ box_session_state box_session_state_now(box_session *s, box_stop_reason *reason)
 void box_session_want_run(box_session *s, box_waiter *w);
 void box_session_want_end(box_session *s, box_waiter *w);
 /* Counts for snapshots and statistics. */
-void box_session_count_execs(box_session *s, uint32_t queued, uint32_t running);
+void box_session_count_execs(box_session *s, uint32_t queued, uint32_t running, bool started);
+/* The sandbox exists at the warden, with these guarantees. */
+void box_session_made(box_session *s, uint32_t guarantees);
 uint32_t box_session_parallel(box_session *s);
 /* SESSION_NOT_RUNNING {stop_reason}, or SESSION_BROKEN when it is in ERROR. -1. */
 int box_session_not_running(box_session *s, box_error *err);
@@ -196,9 +209,13 @@ void box_session_forget_uid(box_session *s);
 void box_session_snapshot_locked(const box_session *s, box_session_info *out);
 box_session *box_sessions_find_locked(box_sessions *all, const char *tenant, const char *id);
 
+/* Counts it and puts it into the table, in the place of an old record. SESSION_LIMIT. */
+int box_sessions_enter_locked(box_session *s, box_error *err) BOX_MUST_USE;
+int box_session_not_running_locked(const box_session *s, box_error *err);
+
 /* --- waiters ---------------------------------------------------------------------------------- */
 
-box_waiter *box_waiter_new(box_sessions *all, box_session_done done, void *arg);
+box_waiter *box_waiter_new(box_session_done done, void *arg);
 /* Posts the answer to the waiter's loop and frees it there. err NULL: the snapshot is the answer
  * (s NULL: nothing is). */
 void box_waiter_answer(box_waiter *w, const box_session *s_locked, const box_error *err);
@@ -221,5 +238,5 @@ int box_backends_choose(box_sessions *all, const char *name, box_warden **out, b
 int box_backends_check(const box_sessions *all, box_warden *w, const box_spec *asked,
                        const box_spec *whole, uint32_t *required, uint32_t *best_effort,
                        box_error *err) BOX_MUST_USE;
-uint32_t box_backends_required(const box_sessions *all, const box_spec *asked,
-                               const box_spec *whole);
+/* GUARANTEE_UNSUPPORTED when its limits cannot change while it runs. */
+int box_backends_check_live(box_session *s, box_error *err) BOX_MUST_USE;

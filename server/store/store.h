@@ -27,7 +27,9 @@ int box_store_dirfd(const box_store *s);
 /* TENANT_EXISTS {id}; QUOTA when there are max_tenants already. */
 BOX_WORKER int box_store_tenant_create(box_store *s, const box_tenant *t, int64_t max_tenants,
                                        box_error *err) BOX_MUST_USE;
-/* TENANT_NOT_FOUND {kind, id}; so for all that name one. */
+/* The error of a tenant that is not there: TENANT_NOT_FOUND {kind, id}. So for all that name one.
+ */
+int box_store_tenant_missing(const char *id, box_error *err);
 BOX_WORKER int box_store_tenant_get(box_store *s, const char *id, box_tenant *out, box_error *err)
     BOX_MUST_USE;
 /* Writes display_name, labels, disabled and updated_ns of the tenant t->id. */

@@ -58,7 +58,6 @@ int box_store_end(box_store *s, int rc, box_error *err) BOX_MUST_USE;
 /* Inside a transaction of the caller. */
 int box_store_insert_tenant(box_store *s, const box_tenant *t, box_error *err) BOX_MUST_USE;
 int box_store_insert_token(box_store *s, const box_token *t, box_error *err) BOX_MUST_USE;
-int box_store_tenant_missing(const char *id, box_error *err);
 void box_store_read_tenant(sqlite3_stmt *st, box_tenant *out);
 void box_store_read_token(sqlite3_stmt *st, box_token *out);
 

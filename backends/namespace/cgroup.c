@@ -1,0 +1,290 @@
+#include "namespace/cgroup.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/limits.h"
+#include "namespace/cgroup_tree.h"
+#include "namespace/proc.h"
+
+enum { CPU_PERIOD_US = 100000 };
+
+static int make_dir(const char *path, box_error *err)
+{
+    if (mkdir(path, 0755) < 0 && errno != EEXIST)
+        return box_fail_errno(err, "make a control group");
+    return 0;
+}
+
+/* box-INSTANCE may be removed by the helper of its last sandbox between our two calls. */
+static int make_session(const box_cgroup_tree *t, const box_sandbox_record *r, box_error *err)
+{
+    char instance[BOX_CG_PATH];
+    char session[BOX_CG_PATH];
+    if (!box_cgroup_instance_path(t, r, instance) || !box_cgroup_path(t, r, "", session))
+        return box_fail(err, BOX_INTERNAL, "a control group path is too long");
+    for (int tries = 0; tries < 100; tries++) {
+        if (make_dir(instance, err) < 0)
+            return -1;
+        if (mkdir(session, 0755) == 0)
+            return 0;
+        if (errno != ENOENT)
+            return box_fail_errno(err, "make the sandbox's control group");
+    }
+    return box_fail(err, BOX_INTERNAL, "the instance's control group keeps vanishing");
+}
+
+/* "+memory +pids" in the group's subtree_control. */
+static int enable(int dir, uint32_t controllers, box_error *err)
+{
+    char text[64];
+    (void)snprintf(text, sizeof text, "%s%s%s",
+                   (controllers & BOX_CG_MEMORY) != 0 ? "+memory " : "",
+                   (controllers & BOX_CG_PIDS) != 0 ? "+pids " : "",
+                   (controllers & BOX_CG_CPU) != 0 ? "+cpu" : "");
+    return text[0] == '\0' ? 0 : box_fd_write_file(dir, "cgroup.subtree_control", text, err);
+}
+
+/* CLONE_INTO_CGROUP asks for write access to cgroup.procs of the common ancestor of S/box and
+ * S/box/x/N as well: S/box itself (sandbox-facts.md, section 2). The agent is kept from nesting
+ * deeper than one group a command. */
+static int delegate(int session, uid_t owner, box_error *err)
+{
+    if (mkdirat(session, "box/x", 0755) < 0)
+        return box_fail_errno(err, "make the commands' control group");
+    static const char *const files[] = {"box/cgroup.procs", "box/x", "box/x/cgroup.procs"};
+    for (size_t i = 0; i < BOX_COUNT(files); i++) {
+        if (fchownat(session, files[i], owner, owner, AT_SYMLINK_NOFOLLOW) < 0)
+            return box_fail_errno(err, "delegate a control group");
+    }
+    return box_cgroup_set(session, "box/x/cgroup.max.depth", 1, err);
+}
+
+static int make_one(const box_cgroup_tree *t, const box_sandbox_record *r, box_error *err)
+{
+    if (make_session(t, r, err) < 0)
+        return -1;
+    BOX_AUTO(box_closep)
+    int session = box_cgroup_open(t, r, "");
+    if (session < 0)
+        return box_fail_errno(err, "open the sandbox's control group");
+    if (mkdirat(session, "agent", 0755) < 0 || mkdirat(session, "box", 0755) < 0)
+        return box_fail_errno(err, "make the sandbox's control groups");
+    if (t->version == 2) {
+        BOX_AUTO(box_closep)
+        int instance = openat(session, "..", O_RDONLY | O_CLOEXEC);
+        if (enable(instance, t->controllers, err) < 0 ||
+            delegate(session, (uid_t)r->uid_base, err) < 0)
+            return -1;
+    }
+    return box_fd_write_file(session, "cgroup.procs", "0", err);
+}
+
+int box_cgroups_make(const box_sandbox_record *r, box_error *err)
+{
+    box_cgroup_trees trees;
+    box_cgroup_trees_parse(r->place, &trees);
+    for (size_t i = 0; i < trees.count; i++) {
+        if (make_one(&trees.all[i], r, err) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+/* v1 keeps memory <= memory+swap at every moment, so the order depends on the direction. */
+static int limit_memory_v1(int dir, int64_t bytes, box_error *err)
+{
+    bool swap = faccessat(dir, "memory.memsw.limit_in_bytes", W_OK, 0) == 0;
+    if (box_cgroup_set(dir, "memory.limit_in_bytes", bytes, err) == 0)
+        return swap ? box_cgroup_set(dir, "memory.memsw.limit_in_bytes", bytes, err) : 0;
+    if (!swap || box_cgroup_set(dir, "memory.memsw.limit_in_bytes", bytes, err) < 0)
+        return -1;
+    return box_cgroup_set(dir, "memory.limit_in_bytes", bytes, err);
+}
+
+static int limit_memory(int dir, uint32_t version, int64_t bytes, box_error *err)
+{
+    if (version == 1)
+        return limit_memory_v1(dir, bytes, err);
+    if (faccessat(dir, "memory.swap.max", W_OK, 0) == 0 &&
+        box_cgroup_set(dir, "memory.swap.max", 0, err) < 0)
+        return -1;
+    return box_cgroup_set(dir, "memory.max", bytes, err);
+}
+
+static int limit_cpu(int dir, uint32_t version, int32_t millis, box_error *err)
+{
+    int64_t quota_us = (int64_t)millis * CPU_PERIOD_US / 1000;
+    if (version == 1) {
+        if (box_cgroup_set(dir, "cpu.cfs_period_us", CPU_PERIOD_US, err) < 0)
+            return -1;
+        return box_cgroup_set(dir, "cpu.cfs_quota_us", quota_us, err);
+    }
+    char text[48];
+    (void)snprintf(text, sizeof text, "%lld %d", (long long)quota_us, CPU_PERIOD_US);
+    return box_fd_write_file(dir, "cpu.max", text, err);
+}
+
+static int limit_one(const box_cgroup_tree *t, const box_sandbox_record *r,
+                     const box_warden_limits *limits, box_error *err)
+{
+    BOX_AUTO(box_closep)
+    int dir = box_cgroup_open(t, r, "/box");
+    if (dir < 0)
+        return box_fail_errno(err, "open the sandbox's control group");
+    if ((t->controllers & BOX_CG_MEMORY) != 0 && limits->memory_bytes != 0 &&
+        limit_memory(dir, t->version, limits->memory_bytes + r->tmpfs_bytes, err) < 0)
+        return box_wrap(err, "memory limit");
+    if ((t->controllers & BOX_CG_PIDS) != 0 && limits->pids != 0 &&
+        box_cgroup_set(dir, "pids.max", limits->pids + BOX_SANDBOX_OWN_PIDS, err) < 0)
+        return box_wrap(err, "pids limit");
+    if ((t->controllers & BOX_CG_CPU) != 0 && limits->cpu_millis != 0 &&
+        limit_cpu(dir, t->version, limits->cpu_millis, err) < 0)
+        return box_wrap(err, "cpu limit");
+    return 0;
+}
+
+int box_cgroups_limit(const box_sandbox_record *r, const box_warden_limits *limits, box_error *err)
+{
+    box_cgroup_trees trees;
+    box_cgroup_trees_parse(r->place, &trees);
+    for (size_t i = 0; i < trees.count; i++) {
+        if (limit_one(&trees.all[i], r, limits, err) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+static int limit_agent(const box_cgroup_tree *t, int session, box_error *err)
+{
+    BOX_AUTO(box_closep)
+    int dir = openat(session, "agent", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if ((t->controllers & BOX_CG_MEMORY) != 0 &&
+        limit_memory(dir, t->version, BOX_AGENT_MEMORY_BYTES, err) < 0)
+        return -1;
+    if ((t->controllers & BOX_CG_PIDS) != 0 &&
+        box_cgroup_set(dir, "pids.max", BOX_AGENT_PIDS, err) < 0)
+        return -1;
+    return 0;
+}
+
+static int settle_one(const box_cgroup_tree *t, const box_sandbox_record *r, pid_t pid,
+                      box_error *err)
+{
+    BOX_AUTO(box_closep)
+    int session = box_cgroup_open(t, r, "");
+    if (session < 0)
+        return box_fail_errno(err, "open the sandbox's control group");
+    if (box_cgroup_set(session, "agent/cgroup.procs", pid, err) < 0)
+        return -1;
+    if (t->version == 2 && t->controllers != 0) {
+        /* Nobody may be left in S when its children get controllers. */
+        if (box_cgroup_set(session, "agent/cgroup.procs", 0, err) < 0 ||
+            enable(session, t->controllers, err) < 0)
+            return -1;
+    }
+    return limit_agent(t, session, err);
+}
+
+int box_cgroups_settle(const box_sandbox_record *r, pid_t pid, const box_warden_limits *limits,
+                       box_error *err)
+{
+    box_cgroup_trees trees;
+    box_cgroup_trees_parse(r->place, &trees);
+    for (size_t i = 0; i < trees.count; i++) {
+        if (settle_one(&trees.all[i], r, pid, err) < 0)
+            return box_wrap(err, "control groups");
+    }
+    return box_cgroups_limit(r, limits, err);
+}
+
+int box_cgroups_procs(const box_sandbox_record *r, int *fds, size_t room, box_error *err)
+{
+    box_cgroup_trees trees;
+    box_cgroup_trees_parse(r->place, &trees);
+    size_t count = 0;
+    for (size_t i = 0; i < trees.count && count < room; i++) {
+        char path[BOX_CG_PATH];
+        if (!box_cgroup_path(&trees.all[i], r, "/box/cgroup.procs", path))
+            return box_fail(err, BOX_INTERNAL, "a control group path is too long");
+        fds[count] = open(path, O_WRONLY | O_CLOEXEC | O_NOFOLLOW);
+        if (fds[count] < 0)
+            return box_fail_errno(err, "open the sandbox's control group");
+        count++;
+    }
+    return (int)count;
+}
+
+int box_cgroups_command_dir(const box_sandbox_record *r)
+{
+    box_cgroup_trees trees;
+    box_cgroup_trees_parse(r->place, &trees);
+    const box_cgroup_tree *t = box_cgroup_v2(&trees);
+    return t != NULL ? box_cgroup_open(t, r, "/box/x") : -1;
+}
+
+int box_cgroups_memory_dir(const box_sandbox_record *r)
+{
+    box_cgroup_trees trees;
+    box_cgroup_trees_parse(r->place, &trees);
+    const box_cgroup_tree *t = box_cgroup_find(&trees, BOX_CG_MEMORY);
+    return t != NULL ? box_cgroup_open(t, r, "/box") : -1;
+}
+
+static void number_or_unknown(int dir, const char *file, const char *key, int64_t *out)
+{
+    if (!box_proc_number(dir, file, key, out))
+        *out = -1;
+}
+
+static void usage_memory(const box_cgroup_tree *t, int dir, box_warden_answer *out)
+{
+    bool v2 = t->version == 2;
+    number_or_unknown(dir, v2 ? "memory.current" : "memory.usage_in_bytes", NULL,
+                      &out->memory_bytes);
+    number_or_unknown(dir, v2 ? "memory.peak" : "memory.max_usage_in_bytes", NULL,
+                      &out->memory_peak_bytes);
+    number_or_unknown(dir, v2 ? "memory.events" : "memory.oom_control", "oom_kill",
+                      &out->oom_kills);
+}
+
+void box_cgroups_usage(const box_sandbox_record *r, box_warden_answer *out)
+{
+    out->memory_bytes = out->memory_peak_bytes = out->pids = out->cpu_ns = out->oom_kills = -1;
+    box_cgroup_trees trees;
+    box_cgroup_trees_parse(r->place, &trees);
+    for (size_t i = 0; i < trees.count; i++) {
+        const box_cgroup_tree *t = &trees.all[i];
+        BOX_AUTO(box_closep)
+        int dir = box_cgroup_open(t, r, "/box");
+        int64_t usec;
+        if (dir < 0)
+            continue;
+        if ((t->controllers & BOX_CG_MEMORY) != 0)
+            usage_memory(t, dir, out);
+        if ((t->controllers & BOX_CG_PIDS) != 0)
+            number_or_unknown(dir, "pids.current", NULL, &out->pids);
+        if ((t->controllers & BOX_CG_CPUACCT) != 0)
+            number_or_unknown(dir, "cpuacct.usage", NULL, &out->cpu_ns);
+        if (t->version == 2 && box_proc_number(dir, "cpu.stat", "usage_usec", &usec))
+            out->cpu_ns = usec * 1000;
+    }
+}
+
+bool box_cgroups_agent_oom(const box_sandbox_record *r)
+{
+    box_cgroup_trees trees;
+    box_cgroup_trees_parse(r->place, &trees);
+    const box_cgroup_tree *t = box_cgroup_find(&trees, BOX_CG_MEMORY);
+    BOX_AUTO(box_closep)
+    int dir = t != NULL ? box_cgroup_open(t, r, "/agent") : -1;
+    int64_t kills = 0;
+    return dir >= 0 &&
+           box_proc_number(dir, t->version == 2 ? "memory.events" : "memory.oom_control",
+                           "oom_kill", &kills) &&
+           kills > 0;
+}

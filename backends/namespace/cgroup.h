@@ -1,0 +1,62 @@
+/* Control groups of sandboxes on cgroup v1, v2 and hybrid hosts.
+ *
+ * In each hierarchy that is used, S = BASE/box-INSTANCE/UID, where BASE is the warden's own group
+ * (or a configured parent), holds S/agent (PID 1, a small limit) and S/box (zygote, box-files and
+ * commands: the session's limits). In the cgroup2 tree S/box/x belongs to the sandbox's root: the
+ * agent makes a group per command there. sandbox-facts.md, section 2. */
+#pragma once
+
+#include <sys/types.h>
+
+#include "backend.h"
+
+typedef struct box_cgroups box_cgroups;
+
+/* Finds the hierarchies and tries each controller by a real write. `parent` NULL = the warden's
+ * own group; on v2 the warden moves to a leaf of it (a group with processes can have no limited
+ * children). Never fails for missing controllers: box_cgroups_guarantees tells. */
+int box_cgroups_open(const char *parent, box_cgroups **out, box_error *err) BOX_MUST_USE;
+void box_cgroups_close(box_cgroups *c);
+
+/* Of BOX_G_MEMORY, PIDS, CPU, COMMAND_CGROUP and LIVE_LIMITS. */
+uint32_t box_cgroups_guarantees(const box_cgroups *c);
+/* "v1", "v2", "v1 hybrid" or "none". */
+const char *box_cgroups_kind(const box_cgroups *c);
+/* 1 or 2: whose files limit memory; 0 = none. */
+uint32_t box_cgroups_memory_version(const box_cgroups *c);
+
+/* The text that finds the groups again after the warden moved. VALIDATION when it does not fit. */
+int box_cgroups_place(const box_cgroups *c, char out[BOX_SANDBOX_PLACE_BYTES], box_error *err)
+    BOX_MUST_USE;
+
+/* Makes S, S/agent, S/box and S/box/x and moves the caller into S, where it clones the sandbox's
+ * first process: a cgroup namespace made then is rooted at S. */
+int box_cgroups_make(const box_sandbox_record *record, box_error *err) BOX_MUST_USE;
+
+/* Moves pid (and the caller) to S/agent, then sets the limits. */
+int box_cgroups_settle(const box_sandbox_record *record, pid_t pid, const box_warden_limits *limits,
+                       box_error *err) BOX_MUST_USE;
+
+/* Open cgroup.procs files of S/box, one for each hierarchy ("0" written moves the writer); the
+ * count, at most `room`, or -1. */
+int box_cgroups_procs(const box_sandbox_record *record, int *fds, size_t room, box_error *err)
+    BOX_MUST_USE;
+
+/* Directory S/box/x, or -1 when there is no cgroup2 tree; directory S/box of the memory
+ * controller, or -1. */
+int box_cgroups_command_dir(const box_sandbox_record *record);
+int box_cgroups_memory_dir(const box_sandbox_record *record);
+
+/* Fields that are 0 stay as they are. */
+int box_cgroups_limit(const box_sandbox_record *record, const box_warden_limits *limits,
+                      box_error *err) BOX_MUST_USE;
+/* Fills what the host can tell; the rest is -1. */
+void box_cgroups_usage(const box_sandbox_record *record, box_warden_answer *out);
+/* The kernel killed something in S/agent for memory. */
+bool box_cgroups_agent_oom(const box_sandbox_record *record);
+
+/* A quota makes a killed process wait for its turn to die: 216 against 9 ms for 200 spinners. */
+void box_cgroups_lift_cpu(const box_sandbox_record *record);
+/* Kills what is left in S, but not the caller, and removes S and, when empty, box-INSTANCE. Retries
+ * for BOX_SANDBOX_KILL_SECONDS. */
+int box_cgroups_remove(const box_sandbox_record *record, box_error *err) BOX_MUST_USE;

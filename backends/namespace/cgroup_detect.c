@@ -1,0 +1,302 @@
+/* Which hierarchies there are, and what can really be written in them. */
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/fd.h"
+#include "base/id.h"
+#include "namespace/cgroup.h"
+#include "namespace/cgroup_tree.h"
+#include "namespace/proc.h"
+
+#define LEAF "/box-warden"
+
+struct box_cgroups {
+    box_cgroup_trees trees;
+};
+
+typedef struct controller_name {
+    uint32_t bit;
+    const char *name;
+    const char *v1_probe; /* a file whose writing proves that limits can be set */
+    const char *v2_probe;
+} controller_name;
+
+static const controller_name controllers[] = {
+    {BOX_CG_MEMORY, "memory", "memory.limit_in_bytes", "memory.max"},
+    {BOX_CG_PIDS, "pids", "pids.max", "pids.max"},
+    {BOX_CG_CPU, "cpu", "cpu.cfs_quota_us", "cpu.max"},
+    {BOX_CG_CPUACCT, "cpuacct", NULL, NULL},
+};
+
+/* Bits of a list such as "rw,cpu,cpuacct" or "cpu memory pids". */
+static uint32_t controller_bits(const char *list)
+{
+    uint32_t bits = 0;
+    for (const char *at = list; *at != '\0';) {
+        size_t len = strcspn(at, ", \n");
+        for (size_t i = 0; i < BOX_COUNT(controllers); i++) {
+            if (strlen(controllers[i].name) == len && strncmp(at, controllers[i].name, len) == 0)
+                bits |= controllers[i].bit;
+        }
+        at += len;
+        at += *at != '\0' ? 1 : 0;
+    }
+    return bits;
+}
+
+/* The warden's own path in a hierarchy: /proc/self/cgroup lines are "ID:CONTROLLERS:PATH"; the v2
+ * line is "0::PATH". */
+static bool own_path(const char *text, uint32_t version, uint32_t bits, char out[BOX_CG_PATH])
+{
+    for (const char *line = text; *line != '\0';) {
+        const char *list = strchr(line, ':');
+        const char *path = list != NULL ? strchr(list + 1, ':') : NULL;
+        size_t end = strcspn(line, "\n");
+        if (path == NULL || path > line + end)
+            return false;
+        char names[256];
+        size_t n = (size_t)(path - list - 1);
+        if (n < sizeof names) {
+            memcpy(names, list + 1, n);
+            names[n] = '\0';
+            bool match = version == 2 ? n == 0 : (controller_bits(names) & bits) != 0;
+            size_t len = (size_t)(line + end - path - 1);
+            if (match && len < BOX_CG_PATH) {
+                memcpy(out, path + 1, len);
+                out[len] = '\0';
+                return true;
+            }
+        }
+        line += end;
+        line += *line != '\0' ? 1 : 0;
+    }
+    return false;
+}
+
+/* BASE = mount point + own path (without what the mount's root already covers) or + parent. */
+static bool set_base(box_cgroup_tree *t, const char *mount_point, const char *mount_root,
+                     const char *own)
+{
+    size_t covered = strcmp(mount_root, "/") == 0 ? 0 : strlen(mount_root);
+    if (strncmp(own, mount_root, covered) != 0)
+        covered = 0; /* a mount of another part: its own top is all we can see */
+    const char *rest = own + covered;
+    int n =
+        snprintf(t->base, sizeof t->base, "%s%s", mount_point, strcmp(rest, "/") == 0 ? "" : rest);
+    return n > 0 && (size_t)n < sizeof t->base;
+}
+
+typedef struct mount_line {
+    char root[BOX_CG_PATH];
+    char point[BOX_CG_PATH];
+    char type[32];
+    char options[256];
+} mount_line;
+
+/* "36 35 98:0 /root /point rw,noatime ... - type source superoptions" (proc_pid_mountinfo(5)). */
+static bool parse_mount(const char *line, mount_line *out)
+{
+    if (sscanf(line, "%*d %*d %*s %1023s %1023s", out->root, out->point) != 2)
+        return false;
+    const char *rest = strstr(line, " - ");
+    return rest != NULL && sscanf(rest, " - %31s %*s %255s", out->type, out->options) == 2;
+}
+
+/* Fills one tree from a mount, unless an earlier one has it already. */
+static void add_mount(box_cgroup_trees *trees, const mount_line *m, const char *own_text,
+                      const char *parent)
+{
+    box_cgroup_tree t = {.version = strcmp(m->type, "cgroup2") == 0 ? 2 : 1};
+    uint32_t bits = t.version == 1 ? controller_bits(m->options) : 0;
+    if ((t.version == 1 && (bits == 0 || box_cgroup_find(trees, bits) != NULL)) ||
+        (t.version == 2 && box_cgroup_v2(trees) != NULL) || trees->count == BOX_CG_MAX_TREES)
+        return;
+    char own[BOX_CG_PATH];
+    if (!own_path(own_text, t.version, bits, own))
+        return;
+    t.controllers = bits;
+    if (!set_base(&t, m->point, m->root, parent != NULL ? parent : own))
+        return;
+    trees->all[trees->count++] = t;
+}
+
+static void find_mounts(box_cgroup_trees *trees, const char *parent)
+{
+    char own[8192];
+    if (box_proc_read(AT_FDCWD, "/proc/self/cgroup", own, sizeof own) < 0)
+        return;
+    FILE *f = fopen("/proc/self/mountinfo", "re");
+    char *line = NULL;
+    size_t size = 0;
+    while (f != NULL && getline(&line, &size, f) > 0) {
+        mount_line m;
+        if (parse_mount(line, &m) && strncmp(m.type, "cgroup", 6) == 0)
+            add_mount(trees, &m, own, parent);
+    }
+    free(line);
+    if (f != NULL)
+        (void)fclose(f); /* only read */
+}
+
+static void make_path(const char *path)
+{
+    char part[BOX_CG_PATH];
+    (void)snprintf(part, sizeof part, "%s", path);
+    for (char *slash = strchr(part + 1, '/'); slash != NULL; slash = strchr(slash + 1, '/')) {
+        *slash = '\0';
+        (void)mkdir(part, 0755); /* the probe below tells whether it worked */
+        *slash = '/';
+    }
+    (void)mkdir(part, 0755);
+}
+
+/* On v2 a group with processes can have no limited children: the warden goes to a leaf. */
+static void leave_base(box_cgroup_tree *t)
+{
+    size_t len = strlen(t->base);
+    if (len > sizeof LEAF - 1 && strcmp(t->base + len - (sizeof LEAF - 1), LEAF) == 0) {
+        t->base[len - (sizeof LEAF - 1)] = '\0'; /* started by one that moved before */
+        return;
+    }
+    char leaf[BOX_CG_PATH + sizeof LEAF];
+    (void)snprintf(leaf, sizeof leaf, "%s" LEAF, t->base);
+    box_error ignored; /* the probe tells whether limits work; a root group needs no leaf */
+    if (mkdir(leaf, 0755) == 0 || errno == EEXIST) {
+        BOX_AUTO(box_closep)
+        int dir = open(leaf, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        if (dir >= 0)
+            (void)!box_fd_write_file(dir, "cgroup.procs", "0", &ignored);
+    }
+}
+
+static bool probe_file(int dir, uint32_t version, const controller_name *c)
+{
+    box_error err;
+    const char *file = version == 2 ? c->v2_probe : c->v1_probe;
+    const char *value = c->bit == BOX_CG_CPU ? (version == 2 ? "50000 100000" : "50000")
+                                             : (c->bit == BOX_CG_PIDS ? "64" : "67108864");
+    return file == NULL || box_fd_write_file(dir, file, value, &err) == 0;
+}
+
+/* What of t->controllers really works: a group is made, written to and removed. On v2 the
+ * controllers are switched on for the children first. */
+static uint32_t probe(const box_cgroup_tree *t)
+{
+    box_uid random = box_uid_new();
+    char text[BOX_UID_TEXT];
+    char path[BOX_CG_PATH + BOX_UID_TEXT + 16];
+    box_uid_text(&random, text);
+    (void)snprintf(path, sizeof path, "%s/box-probe-%s", t->base, text);
+    uint32_t works = 0;
+    BOX_AUTO(box_closep)
+    int base = open(t->base, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (base < 0 || mkdir(path, 0755) < 0)
+        return UINT32_MAX; /* not even a group can be made */
+    BOX_AUTO(box_closep)
+    int dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    for (size_t i = 0; i < BOX_COUNT(controllers); i++) {
+        const controller_name *c = &controllers[i];
+        if ((t->controllers & c->bit) == 0)
+            continue;
+        char enable[32];
+        box_error err;
+        (void)snprintf(enable, sizeof enable, "+%s", c->name);
+        if (t->version == 2 && box_fd_write_file(base, "cgroup.subtree_control", enable, &err) < 0)
+            continue;
+        if (probe_file(dir, t->version, c))
+            works |= c->bit;
+    }
+    (void)rmdir(path); /* empty; a leftover would only be a name */
+    return works;
+}
+
+/* v2: what is not limited by a v1 hierarchy and is offered here. */
+static void choose_v2(box_cgroup_trees *trees, box_cgroup_tree *t, bool own)
+{
+    char offered[1024] = "";
+    BOX_AUTO(box_closep)
+    int base = open(t->base, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (base < 0 || box_proc_read(base, "cgroup.controllers", offered, sizeof offered) < 0)
+        return;
+    uint32_t v1 = 0;
+    for (size_t i = 0; i < trees->count; i++)
+        v1 |= trees->all[i].version == 1 ? trees->all[i].controllers : 0;
+    t->controllers = controller_bits(offered) & ~v1 & ~(uint32_t)BOX_CG_CPUACCT;
+    if (t->controllers != 0 && own)
+        leave_base(t);
+}
+
+static void drop(box_cgroup_trees *trees, size_t i)
+{
+    trees->count--;
+    memmove(&trees->all[i], &trees->all[i + 1], (trees->count - i) * sizeof trees->all[0]);
+}
+
+int box_cgroups_open(const char *parent, box_cgroups **out, box_error *err)
+{
+    (void)err; /* a host without control groups is weak, not wrong */
+    box_cgroups *c = box_alloc(sizeof *c);
+    box_cgroup_trees *trees = &c->trees;
+    find_mounts(trees, parent);
+    for (size_t i = 0; i < trees->count;) {
+        box_cgroup_tree *t = &trees->all[i];
+        if (parent != NULL)
+            make_path(t->base);
+        if (t->version == 2)
+            choose_v2(trees, t, parent == NULL);
+        uint32_t works = probe(t);
+        t->controllers = works;
+        if (works == UINT32_MAX || (t->version == 1 && works == 0))
+            drop(trees, i);
+        else
+            i++;
+    }
+    /* CPU time comes from cgroup2's cpu.stat where there is one. */
+    for (size_t i = 0; box_cgroup_v2(trees) != NULL && i < trees->count;) {
+        if (trees->all[i].controllers == BOX_CG_CPUACCT)
+            drop(trees, i);
+        else
+            i++;
+    }
+    *out = c;
+    return 0;
+}
+
+void box_cgroups_close(box_cgroups *c)
+{
+    free(c);
+}
+
+uint32_t box_cgroups_guarantees(const box_cgroups *c)
+{
+    uint32_t bits = 0;
+    bits |= box_cgroup_find(&c->trees, BOX_CG_MEMORY) != NULL ? BOX_G_MEMORY : 0;
+    bits |= box_cgroup_find(&c->trees, BOX_CG_PIDS) != NULL ? BOX_G_PIDS : 0;
+    bits |= box_cgroup_find(&c->trees, BOX_CG_CPU) != NULL ? BOX_G_CPU : 0;
+    bits |= box_cgroup_v2(&c->trees) != NULL ? BOX_G_COMMAND_CGROUP : 0;
+    const uint32_t limits = BOX_G_MEMORY | BOX_G_PIDS | BOX_G_CPU;
+    return (bits & limits) == limits ? bits | BOX_G_LIVE_LIMITS : bits;
+}
+
+const char *box_cgroups_kind(const box_cgroups *c)
+{
+    bool v1 = false;
+    for (size_t i = 0; i < c->trees.count; i++)
+        v1 = v1 || c->trees.all[i].version == 1;
+    bool v2 = box_cgroup_v2(&c->trees) != NULL;
+    return v1 ? (v2 ? "v1 hybrid" : "v1") : (v2 ? "v2" : "none");
+}
+
+uint32_t box_cgroups_memory_version(const box_cgroups *c)
+{
+    const box_cgroup_tree *t = box_cgroup_find(&c->trees, BOX_CG_MEMORY);
+    return t != NULL ? t->version : 0;
+}
+
+int box_cgroups_place(const box_cgroups *c, char out[BOX_SANDBOX_PLACE_BYTES], box_error *err)
+{
+    return box_cgroup_trees_print(&c->trees, out, err);
+}

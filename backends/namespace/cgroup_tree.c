@@ -1,0 +1,108 @@
+#include "namespace/cgroup_tree.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+
+int box_cgroup_trees_print(const box_cgroup_trees *trees, char out[BOX_SANDBOX_PLACE_BYTES],
+                           box_error *err)
+{
+    size_t used = 0;
+    out[0] = '\0';
+    for (size_t i = 0; i < trees->count; i++) {
+        const box_cgroup_tree *t = &trees->all[i];
+        int n = snprintf(out + used, BOX_SANDBOX_PLACE_BYTES - used, "%u %u %s\n", t->version,
+                         t->controllers, t->base);
+        if (n < 0 || (size_t)n >= BOX_SANDBOX_PLACE_BYTES - used)
+            return box_fail(err, BOX_VALIDATION, "the warden's control group path is too long");
+        used += (size_t)n;
+    }
+    return 0;
+}
+
+static const char *parse_line(const char *line, box_cgroup_tree *out)
+{
+    char *at;
+    out->version = (uint32_t)strtoul(line, &at, 10);
+    if (*at != ' ')
+        return NULL;
+    out->controllers = (uint32_t)strtoul(at, &at, 10);
+    if (at[0] != ' ' || at[1] != '/')
+        return NULL;
+    size_t len = strcspn(at + 1, "\n");
+    if (at[1 + len] != '\n' || len >= sizeof out->base)
+        return NULL;
+    memcpy(out->base, at + 1, len);
+    out->base[len] = '\0';
+    return at + 1 + len + 1;
+}
+
+void box_cgroup_trees_parse(const char *place, box_cgroup_trees *out)
+{
+    out->count = 0;
+    while (*place != '\0' && out->count < BOX_CG_MAX_TREES) {
+        place = parse_line(place, &out->all[out->count]);
+        if (place == NULL) {
+            out->count = 0;
+            return;
+        }
+        out->count++;
+    }
+}
+
+bool box_cgroup_instance_path(const box_cgroup_tree *tree, const box_sandbox_record *record,
+                              char out[BOX_CG_PATH])
+{
+    char instance[BOX_UID_TEXT];
+    box_uid_text(&record->instance, instance);
+    int n = snprintf(out, BOX_CG_PATH, "%s/box-%s", strcmp(tree->base, "/") == 0 ? "" : tree->base,
+                     instance);
+    return n > 0 && n < BOX_CG_PATH;
+}
+
+bool box_cgroup_path(const box_cgroup_tree *tree, const box_sandbox_record *record,
+                     const char *below, char out[BOX_CG_PATH])
+{
+    char instance[BOX_CG_PATH];
+    char uid[BOX_UID_TEXT];
+    if (!box_cgroup_instance_path(tree, record, instance))
+        return false;
+    box_uid_text(&record->uid, uid);
+    int n = snprintf(out, BOX_CG_PATH, "%s/%s%s", instance, uid, below);
+    return n > 0 && n < BOX_CG_PATH;
+}
+
+int box_cgroup_open(const box_cgroup_tree *tree, const box_sandbox_record *record,
+                    const char *below)
+{
+    char path[BOX_CG_PATH];
+    if (!box_cgroup_path(tree, record, below, path))
+        return -1;
+    return open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+}
+
+const box_cgroup_tree *box_cgroup_find(const box_cgroup_trees *trees, uint32_t controller)
+{
+    for (size_t i = 0; i < trees->count; i++) {
+        if ((trees->all[i].controllers & controller) != 0)
+            return &trees->all[i];
+    }
+    return NULL;
+}
+
+const box_cgroup_tree *box_cgroup_v2(const box_cgroup_trees *trees)
+{
+    for (size_t i = 0; i < trees->count; i++) {
+        if (trees->all[i].version == 2)
+            return &trees->all[i];
+    }
+    return NULL;
+}
+
+int box_cgroup_set(int dir, const char *file, int64_t value, box_error *err)
+{
+    char text[24];
+    (void)snprintf(text, sizeof text, "%lld", (long long)value);
+    return box_fd_write_file(dir, file, text, err);
+}

@@ -1,0 +1,46 @@
+/* One cgroup hierarchy as a sandbox uses it, and where a sandbox's groups are in it. Shared by the
+ * files that detect, make and remove groups. */
+#pragma once
+
+#include "backend.h"
+
+enum {
+    BOX_CG_MEMORY = 1,
+    BOX_CG_PIDS = 2,
+    BOX_CG_CPU = 4,
+    BOX_CG_CPUACCT = 8,
+    BOX_CG_MAX_TREES = 6,
+    BOX_CG_PATH = 1024,
+};
+
+typedef struct box_cgroup_tree {
+    uint32_t controllers; /* BOX_CG_* that are limited here */
+    uint32_t version;     /* 1 or 2 */
+    char base[BOX_CG_PATH];
+} box_cgroup_tree;
+
+typedef struct box_cgroup_trees {
+    size_t count;
+    box_cgroup_tree all[BOX_CG_MAX_TREES];
+} box_cgroup_trees;
+
+/* record->place as text, and back: a place that does not parse gives no trees. */
+int box_cgroup_trees_print(const box_cgroup_trees *trees, char out[BOX_SANDBOX_PLACE_BYTES],
+                           box_error *err) BOX_MUST_USE;
+void box_cgroup_trees_parse(const char *place, box_cgroup_trees *out);
+
+/* Path of S or what is `below` it ("/box"). False when it does not fit. */
+bool box_cgroup_path(const box_cgroup_tree *tree, const box_sandbox_record *record,
+                     const char *below, char out[BOX_CG_PATH]);
+/* Path of box-INSTANCE. */
+bool box_cgroup_instance_path(const box_cgroup_tree *tree, const box_sandbox_record *record,
+                              char out[BOX_CG_PATH]);
+/* That directory, or -1. */
+int box_cgroup_open(const box_cgroup_tree *tree, const box_sandbox_record *record,
+                    const char *below);
+/* The tree with that controller (of that version when not 0), or NULL. */
+const box_cgroup_tree *box_cgroup_find(const box_cgroup_trees *trees, uint32_t controller);
+const box_cgroup_tree *box_cgroup_v2(const box_cgroup_trees *trees);
+
+/* Writes one limit of the directory; names in messages are file names, never paths. */
+int box_cgroup_set(int dir, const char *file, int64_t value, box_error *err) BOX_MUST_USE;

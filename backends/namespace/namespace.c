@@ -1,0 +1,414 @@
+#include "namespace/namespace.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/openat2.h>
+#include <signal.h>
+#include <sys/mount.h>
+#include <sys/pidfd.h>
+#include <sys/statfs.h>
+#include <sys/syscall.h>
+#include <sys/utsname.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/fd.h"
+#include "base/limits.h"
+#include "namespace/cgroup.h"
+#include "namespace/hostpath.h"
+#include "namespace/proc.h"
+#include "namespace/program.h"
+#include "namespace/sandbox.h"
+#include "namespace/seccomp.h"
+#include "warden/config.h"
+#include "warden/request.h"
+#include "warden/uids.h"
+
+enum { TEMPLATE_BYTES = 1024 };
+
+struct box_backend {
+    const box_warden_config *config;
+    box_cgroups *cgroups;
+    box_template *template;
+    int agent;
+    int filter;
+    uint32_t guarantees;
+};
+
+/* --- create ---------------------------------------------------------------------------------- */
+
+static void plan_init(box_sandbox_plan *plan)
+{
+    *plan = (box_sandbox_plan){.host_path = -1, .setup = -1, .cgroup = -1, .report = -1, .go = -1};
+}
+
+/* Closes what plan_fill opened; agent, filter and listen are borrowed. */
+static void plan_done(box_sandbox_plan *plan)
+{
+    for (size_t i = 0; i < plan->n_trees; i++)
+        box_closep(&plan->trees[i]);
+    for (size_t i = 0; i < plan->n_box_procs; i++)
+        box_closep(&plan->box_procs[i]);
+    box_closep(&plan->host_path);
+    box_closep(&plan->setup);
+    box_closep(&plan->cgroup);
+    box_closep(&plan->report);
+    box_closep(&plan->go);
+}
+
+static int plan_setup(box_sandbox_plan *plan, box_error *err)
+{
+    const box_agent_setup setup = {
+        .version = BOX_AGENT_VERSION,
+        .command_uid = 1000,
+        .command_gid = 1000,
+        .has_cgroup2 = plan->cgroup >= 0,
+        .n_box_procs = (uint32_t)plan->n_box_procs,
+    };
+    return box_fd_memfd("box-setup", &setup, sizeof setup, &plan->setup, err);
+}
+
+static int plan_fill(const box_backend *b, const box_warden_create *request,
+                     const box_sandbox_record *record, int listen_fd, box_sandbox_plan *plan,
+                     box_error *err)
+{
+    plan->request = request;
+    plan->n_links = box_template_links(b->template, &plan->links);
+    plan->agent = b->agent;
+    plan->filter = b->filter;
+    plan->listen = listen_fd;
+    int n = box_template_clone(b->template, plan->trees, plan->names, err);
+    if (n < 0)
+        return -1;
+    plan->n_trees = (size_t)n;
+    bool read_only = (request->flags & BOX_CREATE_HOST_READ_ONLY) != 0;
+    if (request->host_path[0] != '\0' &&
+        box_hostpath_open(b->config, request->host_path, read_only, record->uid_base,
+                          &plan->host_path, err) < 0)
+        return -1;
+    n = box_cgroups_procs(record, plan->box_procs, BOX_AGENT_MAX_BOX_PROCS, err);
+    if (n < 0)
+        return -1;
+    plan->n_box_procs = (size_t)n;
+    plan->cgroup = box_cgroups_command_dir(record);
+    return plan_setup(plan, err);
+}
+
+/* 0 when the agent runs (its exec closed the socket), else the child's own error. */
+static int await_report(int report, box_error *err)
+{
+    box_error said;
+    ssize_t n;
+    if (!box_proc_wait(report, BOX_SANDBOX_SETUP_SECONDS * 1000))
+        return box_fail(err, BOX_DEADLINE, "the sandbox is not ready after %d s",
+                        BOX_SANDBOX_SETUP_SECONDS);
+    do {
+        n = read(report, &said, sizeof said);
+    } while (n < 0 && errno == EINTR);
+    if (n == 0)
+        return 0;
+    if (n != (ssize_t)sizeof said)
+        return box_fail(err, BOX_INTERNAL, "the sandbox's first process said something odd");
+    box_error_sanitize(&said);
+    *err = said;
+    return box_wrap(err, "sandbox");
+}
+
+typedef struct child_pipes {
+    int report; /* ours to read */
+    int go;     /* ours to write */
+} child_pipes;
+
+static int make_pipes(box_sandbox_plan *plan, child_pipes *ours, box_error *err)
+{
+    int report[2];
+    int go[2];
+    if (pipe2(report, O_CLOEXEC) < 0)
+        return box_fail_errno(err, "make a pipe");
+    ours->report = report[0];
+    plan->report = report[1];
+    if (pipe2(go, O_CLOEXEC) < 0)
+        return box_fail_errno(err, "make a pipe");
+    plan->go = go[0];
+    ours->go = go[1];
+    return 0;
+}
+
+/* Clones the child; it waits until told to go on. */
+static pid_t start_child(box_sandbox_plan *plan, child_pipes *ours, int *pidfd, box_error *err)
+{
+    if (make_pipes(plan, ours, err) < 0)
+        return -1;
+    pid_t pid = box_sandbox_clone(pidfd, err);
+    if (pid == 0) {
+        /* An inherited writing end would hide the helper's death. */
+        (void)close(ours->report);
+        (void)close(ours->go);
+        box_sandbox_run(plan);
+    }
+    box_closep(&plan->report);
+    box_closep(&plan->go);
+    return pid;
+}
+
+static int let_go(int go, box_error *err)
+{
+    return box_fd_write_all(go, "g", 1, err);
+}
+
+static int64_t tmpfs_sum(const box_warden_create *r)
+{
+    int64_t sum = r->tmp_bytes + r->home_bytes + r->shm_bytes;
+    sum += r->host_path[0] == '\0' ? r->workspace_bytes : 0;
+    return sum + ((r->flags & BOX_CREATE_WRITABLE_ROOT) != 0 ? BOX_ROOT_BYTES : 0);
+}
+
+static int run_child(const box_warden_create *request, const box_journal *journal,
+                     box_sandbox_plan *plan, box_sandbox_record *record, int *pidfd, box_error *err)
+{
+    child_pipes ours = {-1, -1};
+    pid_t pid = start_child(plan, &ours, pidfd, err);
+    BOX_AUTO(box_closep)
+    int report = ours.report;
+    BOX_AUTO(box_closep)
+    int go = ours.go;
+    if (pid < 0)
+        return -1;
+    const box_warden_limits limits = {.memory_bytes = request->memory_bytes,
+                                      .pids = request->pids,
+                                      .cpu_millis = request->cpu_millis};
+    record->pid = pid;
+    if (box_proc_start_time(pid, &record->start_time, err) < 0 ||
+        journal->save(journal->owner, record, err) < 0 ||
+        box_sandbox_map_ids(pid, record->uid_base, err) < 0 ||
+        box_cgroups_settle(record, pid, &limits, err) < 0 || let_go(go, err) < 0)
+        return -1;
+    return await_report(report, err);
+}
+
+static int namespace_adopt(box_backend *b, const box_sandbox_record *record, box_sandbox_fds *fds,
+                           box_error *err);
+
+static int namespace_create(box_backend *b, const box_warden_create *request, int listen_fd,
+                            const box_journal *journal, box_sandbox_record *record,
+                            box_sandbox_fds *fds, box_warden_answer *answer, box_error *err)
+{
+    record->tmpfs_bytes = tmpfs_sum(request);
+    record->memory_version = box_cgroups_memory_version(b->cgroups);
+    memcpy(record->mount_path, request->mount_path, sizeof record->mount_path);
+    if (box_cgroups_place(b->cgroups, record->place, err) < 0 ||
+        journal->save(journal->owner, record, err) < 0 || box_cgroups_make(record, err) < 0)
+        return -1;
+    BOX_AUTO(plan_done)
+    box_sandbox_plan plan;
+    plan_init(&plan);
+    BOX_AUTO(box_closep)
+    int pidfd = -1;
+    if (plan_fill(b, request, record, listen_fd, &plan, err) < 0 ||
+        run_child(request, journal, &plan, record, &pidfd, err) < 0 ||
+        namespace_adopt(b, record, fds, err) < 0)
+        return -1;
+    answer->guarantees = b->guarantees;
+    answer->memory_version = record->memory_version;
+    return 0;
+}
+
+/* --- the other operations -------------------------------------------------------------------- */
+
+/* A directory of the sandbox's own view. Links could only be the sandbox's work: none is
+ * followed. */
+static int open_inside(pid_t pid, const char *path, int flags)
+{
+    char root[32];
+    (void)snprintf(root, sizeof root, "/proc/%d/root", (int)pid);
+    BOX_AUTO(box_closep)
+    int dir = open(root, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    struct open_how how = {.flags = (uint64_t)(flags | O_DIRECTORY | O_CLOEXEC),
+                           .resolve = RESOLVE_IN_ROOT | RESOLVE_NO_SYMLINKS};
+    int fd = dir < 0 ? -1 : (int)syscall(SYS_openat2, dir, path, &how, sizeof how);
+    if (fd < 0 && dir >= 0 && errno == ENOSYS) /* kernels before 5.6: root and /dev are ours */
+        fd = openat(dir, path + 1, flags | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+    return fd;
+}
+
+static int namespace_adopt(box_backend *b, const box_sandbox_record *record, box_sandbox_fds *fds,
+                           box_error *err)
+{
+    (void)b;
+    if (box_proc_open(record->pid, record->start_time, &fds->pidfd, err) < 0)
+        return -1;
+    if (fds->pidfd < 0)
+        return box_fail(err, BOX_SESSION_BROKEN, "the sandbox's agent has ended");
+    fds->devpts = open_inside(record->pid, "/dev/pts", O_RDONLY);
+    if (fds->devpts < 0)
+        return box_fail_errno(err, "open the sandbox's terminals");
+    fds->cgroup = box_cgroups_command_dir(record);
+    fds->memory = box_cgroups_memory_dir(record);
+    return 0;
+}
+
+static int namespace_destroy(box_backend *b, const box_sandbox_record *record, uint32_t *oom,
+                             box_error *err)
+{
+    (void)b;
+    BOX_AUTO(box_closep)
+    int pidfd = -1;
+    if (box_proc_open(record->pid, record->start_time, &pidfd, err) < 0)
+        return -1;
+    *oom = box_cgroups_agent_oom(record);
+    box_cgroups_lift_cpu(record);
+    if (pidfd >= 0) {
+        if (pidfd_send_signal(pidfd, SIGKILL, NULL, 0) < 0 && errno != ESRCH)
+            return box_fail_errno(err, "kill the sandbox");
+        if (!box_proc_wait(pidfd, BOX_SANDBOX_KILL_SECONDS * 1000))
+            return box_fail(err, BOX_DEADLINE, "the sandbox does not die");
+    }
+    return box_cgroups_remove(record, err);
+}
+
+static int namespace_alive(box_backend *b, const box_sandbox_record *record, box_alive *out,
+                           box_error *err)
+{
+    (void)b;
+    BOX_AUTO(box_closep)
+    int pidfd = -1;
+    if (box_proc_open(record->pid, record->start_time, &pidfd, err) < 0)
+        return -1;
+    *out = pidfd >= 0 && !box_proc_wait(pidfd, 0) ? BOX_ALIVE : BOX_DEAD;
+    return 0;
+}
+
+static int namespace_set_limits(box_backend *b, const box_sandbox_record *record,
+                                const box_warden_limits *limits, box_error *err)
+{
+    (void)b;
+    return box_cgroups_limit(record, limits, err);
+}
+
+static int namespace_usage(box_backend *b, const box_sandbox_record *record, box_warden_answer *out,
+                           box_error *err)
+{
+    (void)b;
+    (void)err;
+    box_cgroups_usage(record, out);
+    out->workspace_bytes = -1;
+    BOX_AUTO(box_closep)
+    int dir = open_inside(record->pid, record->mount_path, O_PATH);
+    struct statfs fs;
+    /* A host_path mount would show the whole of the host's file system. */
+    if (dir >= 0 && fstatfs(dir, &fs) == 0 && fs.f_type == 0x01021994 /* TMPFS_MAGIC */)
+        out->workspace_bytes = (int64_t)(fs.f_blocks - fs.f_bfree) * fs.f_bsize;
+    return 0;
+}
+
+/* --- open ------------------------------------------------------------------------------------ */
+
+static uint32_t kernel_guarantees(void)
+{
+    uint32_t bits = BOX_G_FILESYSTEM | BOX_G_PROCESS | BOX_G_NETWORK_OFF | BOX_G_USER |
+                    BOX_G_SECCOMP | BOX_G_WORKSPACE_LIMIT | BOX_G_READ_ONLY_ROOT |
+                    BOX_G_WRITABLE_ROOT | BOX_G_AGENT_SEPARATED;
+    struct open_how how = {0};
+    struct mount_attr attr = {0};
+    bool resolves = syscall(SYS_openat2, -1, "x", &how, sizeof how) == 0 || errno != ENOSYS;
+    bool idmaps = mount_setattr(-1, "x", 0, &attr, sizeof attr) == 0 || errno != ENOSYS;
+    return resolves && idmaps ? bits | BOX_G_HOST_MOUNT : bits;
+}
+
+/* Everything up to the agent's start is done for real once, so that a host that cannot do it says
+ * so now. */
+static int probe(const box_backend *b, box_error *err)
+{
+    const box_warden_create request = {.workspace_bytes = 1 << 20,
+                                       .tmp_bytes = 1 << 20,
+                                       .home_bytes = 1 << 20,
+                                       .shm_bytes = 1 << 20,
+                                       .mount_path = "/workspace"};
+    const box_sandbox_record record = {.uid_base = BOX_UIDS_FIRST};
+    BOX_AUTO(plan_done)
+    box_sandbox_plan plan;
+    plan_init(&plan);
+    if (plan_fill(b, &request, &record, b->filter, &plan, err) < 0)
+        return -1;
+    plan.probe = true;
+    child_pipes ours = {-1, -1};
+    BOX_AUTO(box_closep)
+    int pidfd = -1;
+    pid_t pid = start_child(&plan, &ours, &pidfd, err);
+    BOX_AUTO(box_closep)
+    int report = ours.report;
+    BOX_AUTO(box_closep)
+    int go = ours.go;
+    if (pid < 0)
+        return -1;
+    int rc = box_sandbox_map_ids(pid, record.uid_base, err);
+    rc = rc < 0 ? rc : let_go(go, err);
+    box_closep(&go);
+    rc = rc < 0 ? rc : await_report(report, err);
+    (void)kill(pid, SIGKILL); /* it has ended, or is stuck and said so above */
+    (void)waitpid(pid, NULL, 0);
+    return rc;
+}
+
+static void namespace_close(box_backend *b)
+{
+    if (b == NULL)
+        return;
+    box_template_close(b->template);
+    box_cgroups_close(b->cgroups);
+    box_closep(&b->agent);
+    box_closep(&b->filter);
+    free(b);
+}
+
+static void closep(box_backend **b)
+{
+    namespace_close(*b);
+}
+
+static int open_filter(int *out, box_error *err)
+{
+    BOX_AUTO(box_buf_done)
+    box_buf program = {0};
+    if (box_seccomp_compile(&program, err) < 0)
+        return -1;
+    return box_fd_memfd("box-filter", box_buf_data(&program), box_buf_len(&program), out, err);
+}
+
+static int namespace_open(const struct box_warden_config *config, box_backend **out,
+                          uint32_t *guarantees, char detail[BOX_WARDEN_MAX_NAME], box_error *err)
+{
+    if (geteuid() != 0)
+        return box_fail(err, BOX_BACKEND_UNAVAILABLE, "backend namespace needs root");
+    BOX_AUTO(closep)
+    box_backend *b = box_alloc(sizeof *b);
+    *b = (box_backend){.config = config, .agent = -1, .filter = -1};
+    char dir[TEMPLATE_BYTES + 8];
+    (void)snprintf(dir, sizeof dir, "%s/root", config->instance_dir);
+    if (box_program_open(config->agent, &b->agent, err) < 0 || open_filter(&b->filter, err) < 0 ||
+        box_template_open(dir, &b->template, err) < 0 ||
+        box_cgroups_open(config->cgroup, &b->cgroups, err) < 0 || probe(b, err) < 0)
+        return -1;
+    b->guarantees = kernel_guarantees() | box_cgroups_guarantees(b->cgroups);
+    struct utsname host;
+    (void)uname(&host); /* fails only for a bad pointer */
+    (void)snprintf(detail, BOX_WARDEN_MAX_NAME, "cgroup %s, kernel %.64s",
+                   box_cgroups_kind(b->cgroups), host.release);
+    *guarantees = b->guarantees;
+    *out = box_take(b);
+    return 0;
+}
+
+const box_backend_ops box_namespace_ops = {
+    .name = "namespace",
+    .isolation = 2,
+    .open = namespace_open,
+    .close = namespace_close,
+    .create = namespace_create,
+    .adopt = namespace_adopt,
+    .destroy = namespace_destroy,
+    .alive = namespace_alive,
+    .set_limits = namespace_set_limits,
+    .usage = namespace_usage,
+};

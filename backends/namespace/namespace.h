@@ -1,0 +1,6 @@
+/* The backend `namespace`: sandboxes from the kernel's own namespaces, made as root. */
+#pragma once
+
+#include "backend.h"
+
+extern const box_backend_ops box_namespace_ops;

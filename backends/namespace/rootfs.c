@@ -1,0 +1,206 @@
+#include "namespace/rootfs.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/limits.h"
+
+enum { BLOCK = 4096 /* one inode for each, and no size smaller: tmpfs(5) counts pages */ };
+
+/* A mount point that every host has; what it covers is only out of the child's own sight. */
+#define SCAFFOLD "/usr"
+
+static int make_dir(const char *path, mode_t mode, box_error *err)
+{
+    if (mkdir(path, mode) < 0 && errno != EEXIST)
+        return box_fail_errno(err, "make /%s", path);
+    return 0;
+}
+
+static int make_path(const char *path, box_error *err)
+{
+    char part[BOX_WARDEN_MAX_PATH];
+    (void)snprintf(part, sizeof part, "%s", path);
+    for (char *slash = strchr(part, '/'); slash != NULL; slash = strchr(slash + 1, '/')) {
+        *slash = '\0';
+        if (make_dir(part, 0755, err) < 0)
+            return -1;
+        *slash = '/';
+    }
+    return make_dir(part, 0755, err);
+}
+
+static int mount_tmpfs(const char *path, int64_t bytes, mode_t mode, uid_t owner, box_error *err)
+{
+    char options[160];
+    (void)snprintf(options, sizeof options, "size=%lld,nr_inodes=%lld,mode=%o,uid=%u,gid=%u",
+                   (long long)(bytes / BLOCK * BLOCK), (long long)(bytes / BLOCK), (unsigned)mode,
+                   (unsigned)owner, (unsigned)owner);
+    if (mount("box", path, "tmpfs", MS_NOSUID | MS_NODEV, options) < 0)
+        return box_fail_errno(err, "mount /%s", path);
+    return 0;
+}
+
+static int move_tree(int tree, const char *path, box_error *err)
+{
+    if (move_mount(tree, "", AT_FDCWD, path, MOVE_MOUNT_F_EMPTY_PATH) < 0)
+        return box_fail_errno(err, "mount /%s", path);
+    return 0;
+}
+
+static int add_trees(const box_sandbox_plan *plan, box_error *err)
+{
+    for (size_t i = 0; i < plan->n_trees; i++) {
+        if (make_dir(plan->names[i], 0755, err) < 0 ||
+            move_tree(plan->trees[i], plan->names[i], err) < 0)
+            return -1;
+    }
+    for (size_t i = 0; i < plan->n_links; i++) {
+        if (symlink(plan->links[i].target, plan->links[i].name) < 0)
+            return box_fail_errno(err, "make the link /%s", plan->links[i].name);
+    }
+    if (make_dir("run", 0755, err) < 0 || make_dir("var", 0755, err) < 0)
+        return -1;
+    if (symlink("/tmp", "var/tmp") < 0 || symlink("/run", "var/run") < 0)
+        return box_fail_errno(err, "make a link in /var");
+    return 0;
+}
+
+static int add_volumes(const box_sandbox_plan *plan, box_error *err)
+{
+    const box_warden_create *r = plan->request;
+    const char *workspace = r->mount_path + 1;
+    if (make_dir("tmp", 0755, err) < 0 || mount_tmpfs("tmp", r->tmp_bytes, 01777, 0, err) < 0 ||
+        make_dir("home", 0755, err) < 0 ||
+        mount_tmpfs("home", r->home_bytes, 0755, BOX_INSIDE_UID, err) < 0 ||
+        mount_tmpfs("dev/shm", r->shm_bytes, 01777, 0, err) < 0 || make_path(workspace, err) < 0)
+        return -1;
+    if (plan->host_path >= 0)
+        return move_tree(plan->host_path, workspace, err);
+    return mount_tmpfs(workspace, r->workspace_bytes, 0755, BOX_INSIDE_UID, err);
+}
+
+static int add_devpts(box_error *err)
+{
+    if (mount("devpts", "dev/pts", "devpts", MS_NOSUID | MS_NOEXEC,
+              "newinstance,ptmxmode=0666,mode=0620,uid=1000,gid=1000") < 0)
+        return box_fail_errno(err, "mount /dev/pts");
+    return 0;
+}
+
+/* A mask or a restriction whose file this kernel does not have is not needed. */
+static int bind_over(const char *from, const char *to, unsigned long flags, box_error *err)
+{
+    if (mount(from, to, NULL, MS_BIND, NULL) < 0) {
+        if (errno == ENOENT || errno == ENOTDIR)
+            return 0;
+        return box_fail_errno(err, "cover /%s", to);
+    }
+    if (mount(NULL, to, NULL, MS_REMOUNT | MS_BIND | MS_NOSUID | MS_NOEXEC | flags, NULL) < 0)
+        return box_fail_errno(err, "restrict /%s", to);
+    return 0;
+}
+
+static int mask_directory(const char *path, box_error *err)
+{
+    if (mount("box", path, "tmpfs", MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC,
+              "size=4k,nr_inodes=1,mode=555") < 0 &&
+        errno != ENOENT && errno != ENOTDIR)
+        return box_fail_errno(err, "cover /%s", path);
+    return 0;
+}
+
+static int restrict_proc(box_error *err)
+{
+    static const char *const hidden[] = {
+        "proc/kcore",       "proc/keys",          "proc/key-users",     "proc/timer_list",
+        "proc/sched_debug", "proc/sysrq-trigger", "proc/latency_stats", "proc/cmdline"};
+    static const char *const hidden_dirs[] = {"proc/acpi", "proc/scsi", "proc/asound",
+                                              "proc/driver"};
+    static const char *const read_only[] = {"proc/sys", "proc/bus", "proc/fs", "proc/irq"};
+    for (size_t i = 0; i < BOX_COUNT(hidden); i++) {
+        if (bind_over("dev/null", hidden[i], MS_RDONLY, err) < 0)
+            return -1;
+    }
+    for (size_t i = 0; i < BOX_COUNT(hidden_dirs); i++) {
+        if (mask_directory(hidden_dirs[i], err) < 0)
+            return -1;
+    }
+    for (size_t i = 0; i < BOX_COUNT(read_only); i++) {
+        if (bind_over(read_only[i], read_only[i], MS_RDONLY | MS_NODEV, err) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+/* Shared memory of the sandbox's own ipc namespace is bounded as /dev/shm is, and goes with its
+ * last user. Kernels before 5.19 let only the host's root set them; there the memory limit alone
+ * bounds it. */
+static void limit_ipc(const box_warden_create *r)
+{
+    const struct {
+        const char *path;
+        int64_t value;
+    } rows[] = {
+        {"proc/sys/kernel/shmmax", r->shm_bytes},
+        {"proc/sys/kernel/shmall", r->shm_bytes / BLOCK},
+        {"proc/sys/kernel/shm_rmid_forced", 1},
+    };
+    for (size_t i = 0; i < BOX_COUNT(rows); i++) {
+        char text[24];
+        box_error older_kernel;
+        (void)snprintf(text, sizeof text, "%lld", (long long)rows[i].value);
+        (void)!box_fd_write_file(AT_FDCWD, rows[i].path, text, &older_kernel);
+    }
+}
+
+static int add_proc(const box_sandbox_plan *plan, box_error *err)
+{
+    if (make_dir("proc", 0555, err) < 0)
+        return -1;
+    if (mount("proc", "proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL) < 0)
+        return box_fail_errno(err, "mount /proc");
+    limit_ipc(plan->request);
+    /* No namespaces of their own for commands; it cannot be raised again without a capability
+     * (sandbox-facts.md, section 1). */
+    if (box_fd_write_file(AT_FDCWD, "proc/sys/user/max_user_namespaces", "0", err) < 0)
+        return box_wrap(err, "forbid user namespaces");
+    return restrict_proc(err);
+}
+
+/* pivot_root(".", ".") puts the old root on top of the new one, where it is dropped. */
+static int change_root(box_error *err)
+{
+    if (syscall(SYS_pivot_root, ".", ".") < 0)
+        return box_fail_errno(err, "change the root");
+    if (umount2(".", MNT_DETACH) < 0)
+        return box_fail_errno(err, "drop the host's root");
+    if (chdir("/") < 0)
+        return box_fail_errno(err, "enter the new root");
+    return 0;
+}
+
+int box_rootfs_enter(const box_sandbox_plan *plan, box_error *err)
+{
+    bool writable = (plan->request->flags & BOX_CREATE_WRITABLE_ROOT) != 0;
+    char options[96];
+    (void)snprintf(options, sizeof options, "mode=755,size=%d,nr_inodes=%d,uid=%d,gid=%d",
+                   writable ? BOX_ROOT_BYTES : 64 * BLOCK, writable ? BOX_ROOT_BYTES / BLOCK : 256,
+                   writable ? BOX_INSIDE_UID : 0, writable ? BOX_INSIDE_GID : 0);
+    if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
+        return box_fail_errno(err, "make mounts private");
+    if (mount("box", SCAFFOLD, "tmpfs", MS_NOSUID | MS_NODEV, options) < 0 || chdir(SCAFFOLD) < 0)
+        return box_fail_errno(err, "mount the new root");
+    if (add_trees(plan, err) < 0 || add_volumes(plan, err) < 0 || add_devpts(err) < 0 ||
+        add_proc(plan, err) < 0)
+        return -1;
+    if (!writable &&
+        mount(NULL, ".", NULL, MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID | MS_NODEV, NULL) < 0)
+        return box_fail_errno(err, "make the root read-only");
+    return change_root(err);
+}

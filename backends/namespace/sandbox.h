@@ -1,0 +1,40 @@
+/* The first process of a sandbox, from clone to the agent's exec: what runs in the child.
+ * Everything it needs is opened by the helper beforehand, so nothing of the host is looked up by
+ * path. */
+#pragma once
+
+#include <sys/types.h>
+
+#include "agent/protocol.h"
+#include "namespace/template.h"
+#include "warden/protocol.h"
+
+typedef struct box_sandbox_plan {
+    const box_warden_create *request;
+    const box_template_link *links; /* of the root, from the template */
+    size_t n_links;
+    int trees[BOX_TEMPLATE_MAX_TREES]; /* detached mounts, moved to names */
+    const char *names[BOX_TEMPLATE_MAX_TREES];
+    size_t n_trees;
+    int host_path; /* detached mount for mount_path, or -1: a tmpfs */
+    int agent;     /* memfd of the program */
+    int filter;
+    int setup;
+    int listen;
+    int cgroup; /* -1 = none */
+    int box_procs[BOX_AGENT_MAX_BOX_PROCS];
+    size_t n_box_procs;
+    int report; /* one box_error goes here, then it closes; an exec closes it without a word */
+    int go;     /* end of file = the parent is gone; a byte = go on */
+    bool probe; /* end with 0 where the agent would start */
+} box_sandbox_plan;
+
+/* clone3 with all seven namespaces (clone where the kernel has no clone3). 0 in the child; the
+ * child's pid and *pidfd in the parent; -1 with *err. */
+pid_t box_sandbox_clone(int *pidfd, box_error *err);
+
+/* The child's whole life until the agent runs. */
+BOX_NORETURN void box_sandbox_run(const box_sandbox_plan *plan);
+
+/* Writes the id maps of a fresh child: 0-1023 and 65534. */
+int box_sandbox_map_ids(pid_t pid, uint32_t uid_base, box_error *err) BOX_MUST_USE;

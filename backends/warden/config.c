@@ -1,0 +1,156 @@
+#include "warden/config.h"
+
+#include <errno.h>
+#include <pwd.h>
+#include <stdint.h>
+#include <unistd.h>
+
+#include "base/log.h"
+
+#define MIB (INT64_C(1) << 20)
+#define GIB (INT64_C(1) << 30)
+
+static const char *const log_levels[] = {"debug", "info", "warn", "error", "off", NULL};
+static const char *const log_formats[] = {"text", "json", NULL};
+
+static const box_config_key root_fields[] = {
+    {"path", BOX_CONFIG_STRING, offsetof(box_allowed_root, path),
+     .help = "Directory on the host, absolute, no link on the way to it."},
+    {"owner_uid", BOX_CONFIG_INT, offsetof(box_allowed_root, owner_uid), .min = 0,
+     .max = UINT32_MAX - 1,
+     .help = "The one host uid (1000 or above) that the sandbox's user stands for there."},
+};
+
+#define FIELD(name) offsetof(box_warden_config, name)
+
+static const box_config_key keys[] = {
+    {"socket", BOX_CONFIG_STRING, FIELD(socket),
+     .help = "Unix socket to listen on (mode 0660, owned by peer_uid)."},
+    {"peer_uid", BOX_CONFIG_STRING, FIELD(peer_uid),
+     .help = "User, by name or number, whose boxd may connect; absent: the warden's own."},
+    {"instance_dir", BOX_CONFIG_STRING, FIELD(instance_dir), .text = "/run/box/warden",
+     .help = "Directory (mode 0700) of the state files, on a file system emptied at boot."},
+    {"agent", BOX_CONFIG_STRING, FIELD(agent),
+     .help = "The box-agent program; absent: the one beside box-warden."},
+    {"cgroup", BOX_CONFIG_STRING, FIELD(cgroup),
+     .help = "Parent control group, such as /box; absent: the warden's own."},
+    {"allowed_roots", BOX_CONFIG_RECORDS, FIELD(allowed_roots), .max = 64, .fields = root_fields,
+     .n_fields = BOX_COUNT(root_fields), .record_size = sizeof(box_allowed_root),
+     .help = "Host directories that host_path may name or lie beneath; empty: none."},
+    {"images", BOX_CONFIG_NOT_BUILT, 0, .help = "Imported images are not built yet."},
+    {"maxima.memory", BOX_CONFIG_BYTES, FIELD(maxima.memory_bytes), .number = 16 * GIB,
+     .min = 16 * MIB, .max = INT64_C(1) << 44, .help = "Largest memory limit of one sandbox."},
+    {"maxima.pids", BOX_CONFIG_INT, FIELD(maxima.pids), .number = 4096, .min = 1, .max = 4194304,
+     .help = "Most processes of one sandbox."},
+    {"maxima.cpu_millis", BOX_CONFIG_INT, FIELD(maxima.cpu_millis), .number = 64000, .min = 10,
+     .max = 1024000, .help = "Most CPU of one sandbox, in thousandths of a core."},
+    {"maxima.workspace", BOX_CONFIG_BYTES, FIELD(maxima.workspace_bytes), .number = 256 * MIB,
+     .min = MIB, .max = 256 * MIB, .help = "Largest private workspace."},
+    {"maxima.tmp", BOX_CONFIG_BYTES, FIELD(maxima.tmp_bytes), .number = GIB, .min = MIB,
+     .max = 64 * GIB, .help = "Largest /tmp."},
+    {"maxima.home", BOX_CONFIG_BYTES, FIELD(maxima.home_bytes), .number = GIB, .min = MIB,
+     .max = 64 * GIB, .help = "Largest /home."},
+    {"maxima.shm", BOX_CONFIG_BYTES, FIELD(maxima.shm_bytes), .number = GIB, .min = MIB,
+     .max = 64 * GIB, .help = "Largest /dev/shm."},
+    {"maxima.sandboxes", BOX_CONFIG_INT, FIELD(maxima.sandboxes), .number = 10000, .min = 1,
+     .max = 100000, .help = "Sandboxes at once, of all boxd instances together."},
+    {"log.level", BOX_CONFIG_ENUM, FIELD(log_level), .text = "info", .choices = log_levels,
+     .help = "debug, info, warn, error or off."},
+    {"log.format", BOX_CONFIG_ENUM, FIELD(log_format), .text = "text", .choices = log_formats,
+     .help = "text or json."},
+};
+
+static const box_config_schema schema = {
+    .keys = keys,
+    .n_keys = BOX_COUNT(keys),
+    .size = sizeof(box_warden_config),
+    .env_prefix = "BOX_WARDEN",
+};
+
+static int check_absolute(box_error *err, const char *field, const char *path)
+{
+    if (path == NULL || path[0] == '/')
+        return 0;
+    return box_violation(err, field, "must be an absolute path");
+}
+
+static int check(const box_warden_config *c, box_error *err)
+{
+    int bad = check_absolute(err, "socket", c->socket);
+    bad |= check_absolute(err, "instance_dir", c->instance_dir);
+    bad |= check_absolute(err, "agent", c->agent);
+    bad |= check_absolute(err, "cgroup", c->cgroup);
+    const box_allowed_root *roots = c->allowed_roots.items;
+    for (size_t i = 0; i < c->allowed_roots.count; i++) {
+        if (roots[i].path == NULL || roots[i].path[0] != '/')
+            bad |= box_violation(err, "allowed_roots.path", "must be an absolute path");
+        if (roots[i].owner_uid < BOX_WARDEN_MIN_OWNER)
+            bad |= box_violation(err, "allowed_roots.owner_uid", "must be %d or above",
+                                 BOX_WARDEN_MIN_OWNER);
+    }
+    uid_t peer;
+    return bad != 0 ? -1 : box_warden_config_peer(c, &peer, err);
+}
+
+/* Takes what the loader made; *out is only written when all of it holds. */
+static int take_checked(box_warden_config *loaded, box_warden_config *out, box_error *err)
+{
+    if (check(loaded, err) < 0) {
+        box_config_done(&schema, loaded);
+        return -1;
+    }
+    *out = *loaded;
+    return 0;
+}
+
+int box_warden_config_load(const char *file, char *const *env, box_warden_config *out,
+                           box_error *err)
+{
+    box_warden_config loaded;
+    if (box_config_load(&schema, file, env, &loaded, err) < 0)
+        return -1;
+    return take_checked(&loaded, out, err);
+}
+
+int box_warden_config_parse(const char *name, const char *yaml, size_t len, box_warden_config *out,
+                            box_error *err)
+{
+    char *const no_env[] = {NULL};
+    box_warden_config loaded;
+    if (box_config_parse(&schema, name, yaml, len, no_env, &loaded, err) < 0)
+        return -1;
+    return take_checked(&loaded, out, err);
+}
+
+void box_warden_config_done(box_warden_config *config)
+{
+    box_config_done(&schema, config);
+}
+
+int box_warden_config_print(const box_warden_config *config, FILE *to)
+{
+    return box_config_print(&schema, config, to);
+}
+
+int box_warden_config_peer(const box_warden_config *config, uid_t *out, box_error *err)
+{
+    const char *text = config->peer_uid;
+    if (text == NULL) {
+        *out = geteuid();
+        return 0;
+    }
+    char *end;
+    errno = 0;
+    unsigned long long number = strtoull(text, &end, 10);
+    if (text[0] >= '0' && text[0] <= '9' && *end == '\0') {
+        if (errno != 0 || number >= UINT32_MAX)
+            return box_violation(err, "peer_uid", "%s is no user id", text);
+        *out = (uid_t)number;
+        return 0;
+    }
+    const struct passwd *user = getpwnam(text); /* single-threaded, at start */
+    if (user == NULL)
+        return box_violation(err, "peer_uid", "there is no user %s", text);
+    *out = user->pw_uid;
+    return 0;
+}

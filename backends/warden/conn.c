@@ -1,0 +1,402 @@
+/* Connections of boxd instances: greeting, requests, answers. */
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/fd.h"
+#include "base/limits.h"
+#include "base/log.h"
+#include "warden/internal.h"
+#include "warden/request.h"
+
+/* Packets taken from one connection before others get their turn. */
+enum { READS_AT_ONCE = 16 };
+
+static void conn_ready(box_warden *w, warden_watch *watch, uint32_t events);
+
+int conn_add(box_warden *w, int fd, bool private, box_error *err)
+{
+    warden_conn *c = box_alloc(sizeof *c);
+    c->watch = (warden_watch){.fd = -1, .ready = conn_ready};
+    c->serial = ++w->next_serial;
+    c->private = private;
+    box_list_init(&c->unsent);
+    if (warden_watch_add(w, &c->watch, fd, EPOLLIN, err) < 0) {
+        free(c);
+        return -1;
+    }
+    box_list_append(&w->conns, &c->link);
+    w->n_conns++;
+    return 0;
+}
+
+static void packet_free(warden_packet *p)
+{
+    for (size_t i = 0; i < p->n_fds; i++)
+        box_closep(&p->fds[i]);
+    free(p);
+}
+
+void conn_free(box_warden *w, warden_conn *c)
+{
+    warden_watch_close(w, &c->watch);
+    for (box_list *at = c->unsent.next; at != &c->unsent;) {
+        warden_packet *p = BOX_CONTAINER(at, warden_packet, link);
+        at = at->next;
+        packet_free(p);
+    }
+    box_list_remove(&c->link);
+    w->n_conns--;
+    free(c);
+}
+
+void conns_tidy(box_warden *w)
+{
+    for (box_list *at = w->conns.next; at != &w->conns;) {
+        warden_conn *c = BOX_CONTAINER(at, warden_conn, link);
+        at = at->next;
+        if (!c->broken)
+            continue;
+        box_log(BOX_INFO, "boxd.gone", BOX_INT("connection", c->serial));
+        jobs_forget(w, c->serial);
+        if (c->private && !w->removing) {
+            w->removing = true;
+            w->remove_by = box_time_add(box_now(), BOX_WARDEN_REMOVE_SECONDS * BOX_SECOND);
+            sandboxes_end_all(w);
+        }
+        conn_free(w, c);
+    }
+}
+
+void conn_accept(box_warden *w, warden_watch *watch, uint32_t events)
+{
+    (void)events;
+    BOX_AUTO(box_closep)
+    int fd = accept4(watch->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    if (fd < 0)
+        return; /* gone again */
+    struct ucred peer = {0};
+    socklen_t len = sizeof peer;
+    box_error err = {0};
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) < 0 ||
+        (peer.uid != w->peer_uid && peer.uid != 0)) {
+        box_log(BOX_WARN, "boxd.refused", BOX_INT("uid", peer.uid));
+        return;
+    }
+    if (w->n_conns >= BOX_WARDEN_MAX_CONNECTIONS) {
+        box_log(BOX_WARN, "boxd.too_many", BOX_INT("max", BOX_WARDEN_MAX_CONNECTIONS));
+        return;
+    }
+    if (conn_add(w, fd, false, &err) < 0)
+        box_log(BOX_WARN, "boxd.refused", BOX_ERR(&err));
+    else
+        (void)box_take_fd(&fd);
+}
+
+warden_conn *conn_by_serial(const box_warden *w, uint64_t serial)
+{
+    for (box_list *at = w->conns.next; at != &w->conns; at = at->next) {
+        warden_conn *c = BOX_CONTAINER(at, warden_conn, link);
+        if (c->serial == serial && !c->broken)
+            return c;
+    }
+    return NULL;
+}
+
+warden_conn *conn_by_instance(const box_warden *w, const box_uid *instance)
+{
+    for (box_list *at = w->conns.next; at != &w->conns; at = at->next) {
+        warden_conn *c = BOX_CONTAINER(at, warden_conn, link);
+        if (c->greeted && !c->broken && box_uid_equal(&c->instance, instance))
+            return c;
+    }
+    return NULL;
+}
+
+/* --- sending --------------------------------------------------------------------------------- */
+
+static warden_packet *packet_new(const void *data, size_t len, const int *fds, size_t n_fds)
+{
+    warden_packet *p = box_alloc(sizeof *p);
+    memcpy(p->data, data, len);
+    p->len = len;
+    for (size_t i = 0; i < n_fds; i++) {
+        p->fds[i] = dup(fds[i]);
+        if (p->fds[i] < 0 || fcntl(p->fds[i], F_SETFD, FD_CLOEXEC) < 0) {
+            packet_free(p);
+            return NULL;
+        }
+        p->n_fds++;
+    }
+    return p;
+}
+
+/* Sends, or keeps it until boxd reads; a boxd that reads nothing is dropped. */
+static void conn_send(box_warden *w, warden_conn *c, box_warden_type type, uint64_t id,
+                      const void *body, size_t size, const int *fds, size_t n_fds)
+{
+    uint8_t packet[BOX_WARDEN_PACKET_BYTES];
+    const box_warden_header header = {
+        .type = type, .size = (uint32_t)(sizeof header + size), .id = id};
+    memcpy(packet, &header, sizeof header);
+    memcpy(packet + sizeof header, body, size);
+    box_error err;
+    if (c->broken)
+        return;
+    if (box_list_empty(&c->unsent)) {
+        if (box_fd_send(c->watch.fd, packet, header.size, fds, n_fds, &err) == 0)
+            return;
+        c->broken = err.sys_errno != EAGAIN && err.sys_errno != ETOOMANYREFS;
+    }
+    warden_packet *kept = c->broken || c->n_unsent >= BOX_WARDEN_MAX_UNSENT
+                              ? NULL
+                              : packet_new(packet, header.size, fds, n_fds);
+    if (kept == NULL) {
+        c->broken = true;
+        return;
+    }
+    box_list_append(&c->unsent, &kept->link);
+    c->n_unsent++;
+    warden_watch_events(w, &c->watch, EPOLLIN | EPOLLOUT);
+}
+
+static void conn_flush(box_warden *w, warden_conn *c)
+{
+    while (!box_list_empty(&c->unsent)) {
+        warden_packet *p = BOX_CONTAINER(c->unsent.next, warden_packet, link);
+        box_error err;
+        if (box_fd_send(c->watch.fd, p->data, p->len, p->fds, p->n_fds, &err) < 0) {
+            c->broken = err.sys_errno != EAGAIN && err.sys_errno != ETOOMANYREFS;
+            return;
+        }
+        box_list_remove(&p->link);
+        c->n_unsent--;
+        packet_free(p);
+    }
+    warden_watch_events(w, &c->watch, EPOLLIN);
+}
+
+void conn_answer(box_warden *w, uint64_t serial, uint64_t id, const box_warden_answer *answer,
+                 const int *fds, size_t n_fds)
+{
+    warden_conn *c = conn_by_serial(w, serial);
+    if (c != NULL)
+        conn_send(w, c, BOX_WARDEN_ANSWER, id, answer, sizeof *answer, fds, n_fds);
+}
+
+void conn_answer_error(box_warden *w, uint64_t serial, uint64_t id, const box_error *error)
+{
+    const box_warden_answer answer = {.error = *error};
+    conn_answer(w, serial, id, &answer, NULL, 0);
+}
+
+void conn_exited(box_warden *w, const box_uid *instance, const box_warden_exited *exited)
+{
+    warden_conn *c = conn_by_instance(w, instance);
+    if (c != NULL)
+        conn_send(w, c, BOX_WARDEN_EXITED, 0, exited, sizeof *exited, NULL, 0);
+}
+
+/* --- requests -------------------------------------------------------------------------------- */
+
+static int too_busy(const box_warden *w, box_error *err)
+{
+    if (w->stopping || w->removing)
+        return box_fail(err, BOX_SHUTTING_DOWN, "the warden is ending");
+    if (w->n_queue + w->n_waiters < BOX_WARDEN_MAX_QUEUE)
+        return 0;
+    (void)box_fail(err, BOX_BACKEND_UNAVAILABLE, "the warden has %d requests waiting",
+                   BOX_WARDEN_MAX_QUEUE);
+    box_error_add(err, "backend", w->ops->name);
+    err->retry_ms = 500;
+    return -1;
+}
+
+static int greet(box_warden *w, warden_conn *c, const box_warden_hello *hello, box_error *err)
+{
+    box_warden_hello reply = {.version = BOX_WARDEN_VERSION,
+                              .instance = hello->instance,
+                              .guarantees = w->guarantees,
+                              .isolation = w->ops->isolation};
+    (void)snprintf(reply.backend, sizeof reply.backend, "%s", w->ops->name);
+    memcpy(reply.detail, w->detail, sizeof reply.detail);
+    if (c->greeted)
+        return box_fail(err, BOX_PROTOCOL, "a second HELLO");
+    if (box_warden_hello_check(hello, w->ops->name, &reply.error) == 0 && w->backend == NULL)
+        reply.error = w->open_error;
+    bool refused = reply.error.reason != BOX_NONE;
+    warden_conn *older = conn_by_instance(w, &hello->instance);
+    if (!refused && older != NULL)
+        older->broken = true; /* boxd came back before its old socket was seen to close */
+    conn_send(w, c, BOX_WARDEN_HELLO, 0, &reply, sizeof reply, NULL, 0);
+    if (refused) {
+        *err = reply.error;
+        return -1;
+    }
+    c->greeted = true;
+    c->instance = hello->instance;
+    box_log(BOX_INFO, "boxd.connected", BOX_INT("connection", c->serial));
+    return 0;
+}
+
+/* A descriptor that is no listening SEQPACKET socket is not for an agent. */
+static int check_listener(int fd, box_error *err)
+{
+    int domain = 0;
+    int type = 0;
+    int listening = 0;
+    socklen_t len = sizeof(int);
+    if (fd < 0 || getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &len) < 0 || domain != AF_UNIX ||
+        getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &len) < 0 || type != SOCK_SEQPACKET ||
+        getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listening, &len) < 0 || listening == 0)
+        return box_fail(err, BOX_VALIDATION, "CREATE needs a listening SEQPACKET Unix socket");
+    return 0;
+}
+
+static int ask_create(box_warden *w, warden_conn *c, uint64_t id, const void *body, int *fd,
+                      box_error *err)
+{
+    box_warden_create request;
+    memcpy(&request, body, sizeof request);
+    warden_sandbox *s;
+    if (check_listener(*fd, err) < 0 || too_busy(w, err) < 0 ||
+        box_warden_create_check(&request, w->config, w->ops->name, w->guarantees, err) < 0 ||
+        sandbox_add(w, &request.uid, &c->instance, request.flags, &s, err) < 0)
+        return -1;
+    s->conn = c->serial;
+    warden_job *job = job_new(JOB_CREATE, s, c->serial, id);
+    job->create = request;
+    job->listen_fd = box_take_fd(fd);
+    job_queue(w, job);
+    return 0;
+}
+
+static int ask_destroy(box_warden *w, warden_conn *c, uint64_t id, const void *body, box_error *err)
+{
+    box_warden_target target;
+    memcpy(&target, body, sizeof target);
+    warden_sandbox *s = sandbox_of(w, &target.uid, &c->instance);
+    if (s == NULL) {
+        const box_error none = {0};
+        conn_answer_error(w, c->serial, id, &none);
+        return 0;
+    }
+    if (too_busy(w, err) < 0)
+        return -1;
+    s->tell_exited = false;
+    sandbox_end_for(w, s, c->serial, id, NULL);
+    return 0;
+}
+
+static int ask_kind(box_warden *w, warden_conn *c, uint64_t id, job_kind kind, const box_uid *uid,
+                    const box_warden_limits *limits, box_error *err)
+{
+    warden_sandbox *s = sandbox_of(w, uid, &c->instance);
+    bool gone = s == NULL || s->state == SANDBOX_ENDING;
+    if (gone && (kind == JOB_ALIVE || kind == JOB_KEEP)) {
+        const box_warden_answer dead = {.alive = BOX_DEAD};
+        conn_answer(w, c->serial, id, &dead, NULL, 0);
+        return 0;
+    }
+    if (gone)
+        return box_fail(err, BOX_SESSION_NOT_FOUND, "no such sandbox");
+    if (too_busy(w, err) < 0)
+        return -1;
+    if (kind == JOB_KEEP)
+        s->conn = c->serial;
+    warden_job *job = job_new(kind, s, c->serial, id);
+    if (limits != NULL)
+        job->limits = *limits;
+    job_queue(w, job);
+    return 0;
+}
+
+static int ask_limits(box_warden *w, warden_conn *c, uint64_t id, const void *body, box_error *err)
+{
+    box_warden_limits limits;
+    memcpy(&limits, body, sizeof limits);
+    if (box_warden_limits_check(&limits, w->config, w->ops->name, w->guarantees, err) < 0)
+        return -1;
+    return ask_kind(w, c, id, JOB_LIMITS, &limits.uid, &limits, err);
+}
+
+static int ask(box_warden *w, warden_conn *c, const box_warden_header *h, const void *body, int *fd,
+               box_error *err)
+{
+    const box_uid *uid = body; /* of a target; bytes have no alignment */
+    switch ((box_warden_type)h->type) {
+    case BOX_WARDEN_CREATE:
+        return ask_create(w, c, h->id, body, fd, err);
+    case BOX_WARDEN_DESTROY:
+        return ask_destroy(w, c, h->id, body, err);
+    case BOX_WARDEN_ALIVE:
+        return ask_kind(w, c, h->id, JOB_ALIVE, uid, NULL, err);
+    case BOX_WARDEN_LIMITS:
+        return ask_limits(w, c, h->id, body, err);
+    case BOX_WARDEN_USAGE:
+        return ask_kind(w, c, h->id, JOB_USAGE, uid, NULL, err);
+    case BOX_WARDEN_KEEP:
+        return ask_kind(w, c, h->id, JOB_KEEP, uid, NULL, err);
+    case BOX_WARDEN_SWEEP:
+        sandboxes_sweep(w, c, h->id);
+        return 0;
+    case BOX_WARDEN_HELLO:
+    case BOX_WARDEN_ANSWER:
+    case BOX_WARDEN_EXITED:
+        break;
+    }
+    return box_fail(err, BOX_PROTOCOL, "a packet of a type that boxd does not send");
+}
+
+/* -1 ends the connection: the packet broke the protocol, or the greeting was refused. */
+static int handle(box_warden *w, warden_conn *c, const void *packet, size_t len, int *fd,
+                  box_error *err)
+{
+    box_warden_header header;
+    const void *body;
+    if (box_warden_packet_parse(packet, len, &header, &body, err) < 0)
+        return -1;
+    if (header.type == BOX_WARDEN_HELLO) {
+        box_warden_hello hello;
+        memcpy(&hello, body, sizeof hello);
+        return greet(w, c, &hello, err);
+    }
+    if (!c->greeted || (*fd >= 0 && header.type != BOX_WARDEN_CREATE))
+        return box_fail(err, BOX_PROTOCOL, "a request before HELLO, or a descriptor too many");
+    box_error refused = {0};
+    if (ask(w, c, &header, body, fd, &refused) < 0)
+        conn_answer_error(w, c->serial, header.id, &refused);
+    return 0;
+}
+
+/* False when there is nothing more to read now. */
+static bool read_one(box_warden *w, warden_conn *c)
+{
+    uint8_t packet[BOX_WARDEN_PACKET_BYTES];
+    int fds[1] = {-1};
+    size_t n_fds = 1;
+    box_error err;
+    ssize_t n = box_fd_receive(c->watch.fd, packet, sizeof packet, fds, &n_fds, &err);
+    if (n < 0 && err.sys_errno == EAGAIN)
+        return false;
+    BOX_AUTO(box_closep)
+    int fd = n > 0 && n_fds > 0 ? fds[0] : -1;
+    if (n > 0 && handle(w, c, packet, (size_t)n, &fd, &err) == 0)
+        return true;
+    c->broken = true;
+    if (n != 0)
+        box_log(BOX_WARN, "boxd.dropped", BOX_INT("connection", c->serial), BOX_ERR(&err));
+    return false;
+}
+
+static void conn_ready(box_warden *w, warden_watch *watch, uint32_t events)
+{
+    warden_conn *c = BOX_CONTAINER(watch, warden_conn, watch);
+    if ((events & EPOLLOUT) != 0)
+        conn_flush(w, c);
+    for (int i = 0; i < READS_AT_ONCE && !c->broken && read_one(w, c); i++)
+        continue;
+}

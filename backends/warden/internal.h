@@ -1,0 +1,192 @@
+/* What the files of the warden's main loop share. warden.c owns the loop, conn.c connections and
+ * requests, job.c the queue and helpers, sandbox.c the table and what happens to a sandbox. */
+#pragma once
+
+#include <sys/types.h>
+
+#include "base/clock.h"
+#include "base/list.h"
+#include "base/map.h"
+#include "warden/uids.h"
+#include "warden/warden.h"
+
+/* Something the loop polls. */
+typedef struct warden_watch {
+    int fd; /* -1 = not watched */
+    void (*ready)(box_warden *w, struct warden_watch *watch, uint32_t events);
+} warden_watch;
+
+/* One answer that boxd has not taken yet. */
+typedef struct warden_packet {
+    box_list link;
+    size_t n_fds;
+    int fds[4];
+    size_t len;
+    uint8_t data[BOX_WARDEN_PACKET_BYTES];
+} warden_packet;
+
+typedef struct warden_conn {
+    box_list link;
+    warden_watch watch;
+    uint64_t serial; /* never used twice: what outlives a connection refers to it by this */
+    bool greeted;
+    bool private; /* --boxd-fd */
+    bool broken;  /* to be closed by the loop */
+    box_uid instance;
+    box_list unsent; /* warden_packet */
+    size_t n_unsent;
+} warden_conn;
+
+typedef enum job_kind {
+    JOB_CREATE,
+    JOB_DESTROY,
+    JOB_ALIVE,
+    JOB_LIMITS,
+    JOB_USAGE,
+    JOB_KEEP,
+    JOB_ADOPT, /* after the warden's start: find out whether it lives */
+} job_kind;
+
+struct warden_sandbox;
+
+/* One operation on one sandbox: waits in the queue, then runs in a helper. */
+typedef struct warden_job {
+    box_list link;
+    job_kind kind;
+    struct warden_sandbox *sandbox; /* lives at least as long as its jobs */
+    uint64_t conn;                  /* serial of who asked; 0 = the warden itself */
+    uint64_t id;                    /* of the request */
+    box_warden_create create;
+    box_warden_limits limits;
+    int listen_fd;
+    warden_watch helper; /* pidfd */
+    pid_t pid;
+    int result; /* socket the helper reports on */
+    box_time deadline;
+} warden_job;
+
+/* What a helper sends, with the descriptors that answer.fds tells. */
+typedef struct warden_result {
+    box_error error;
+    box_sandbox_record record;
+    box_warden_answer answer;
+    uint32_t oom;
+    uint32_t reserved;
+} warden_result;
+
+/* A SWEEP that waits for its sandboxes. */
+typedef struct warden_sweep {
+    uint64_t conn;
+    uint64_t id;
+    size_t left;
+    box_error error; /* the first */
+} warden_sweep;
+
+/* Somebody who is told when a sandbox is gone: a DESTROY, or a share of a sweep. */
+typedef struct warden_waiter {
+    box_list link;
+    uint64_t conn;
+    uint64_t id;
+    warden_sweep *sweep;
+} warden_waiter;
+
+typedef enum sandbox_state {
+    SANDBOX_CREATING,
+    SANDBOX_LIVE,
+    SANDBOX_ENDING, /* a destroy is queued, runs, or will be tried again */
+} sandbox_state;
+
+typedef struct warden_sandbox {
+    box_sandbox_record record;
+    warden_watch pid; /* pidfd of PID 1 */
+    sandbox_state state;
+    bool busy;        /* a helper works on it */
+    bool owns_uids;   /* its range is marked as taken */
+    bool tell_exited; /* boxd gets EXITED when it is gone */
+    int status;       /* wait status of PID 1, -1 = not known */
+    uint64_t conn;    /* serial of the connection that created or kept it */
+    box_list waiters;
+    box_time retry_at; /* 0 = no destroy is to be tried again */
+} warden_sandbox;
+
+struct box_warden {
+    const box_warden_config *config;
+    const box_backend_ops *ops;
+    box_backend *backend;
+    box_error open_error; /* why there is no backend */
+    uint32_t guarantees;
+    char detail[BOX_WARDEN_MAX_NAME];
+    uid_t peer_uid;
+    int epoll;
+    int state_dir;
+    int slots[2];       /* in a helper: the request's descriptor and the result's socket */
+    int last_static_fd; /* descriptors above it belong to connections and jobs */
+    warden_watch signals;
+    warden_watch listener;
+    box_list conns;
+    size_t n_conns;
+    uint64_t next_serial;
+    box_uids *uids;
+    box_map *sandboxes; /* by uid bytes */
+    box_list queue;     /* warden_job */
+    size_t n_queue;     /* those that boxd asked for */
+    box_list running;
+    size_t n_running;
+    size_t n_waiters;
+    bool stopping; /* SIGTERM: no new requests, running helpers end */
+    bool removing; /* the private boxd is gone: everything goes */
+    box_time remove_by;
+};
+
+/* warden.c */
+int warden_watch_add(box_warden *w, warden_watch *watch, int fd, uint32_t events, box_error *err)
+    BOX_MUST_USE;
+void warden_watch_events(box_warden *w, warden_watch *watch, uint32_t events);
+/* Stops watching and closes. */
+void warden_watch_close(box_warden *w, warden_watch *watch);
+
+/* conn.c */
+int conn_add(box_warden *w, int fd, bool private, box_error *err) BOX_MUST_USE;
+void conn_accept(box_warden *w, warden_watch *watch, uint32_t events);
+/* Closes connections that broke. */
+void conns_tidy(box_warden *w);
+void conn_free(box_warden *w, warden_conn *c);
+warden_conn *conn_by_serial(const box_warden *w, uint64_t serial);
+warden_conn *conn_by_instance(const box_warden *w, const box_uid *instance);
+/* Nothing happens when that connection is gone. The descriptors stay the caller's. */
+void conn_answer(box_warden *w, uint64_t serial, uint64_t id, const box_warden_answer *answer,
+                 const int *fds, size_t n_fds);
+void conn_answer_error(box_warden *w, uint64_t serial, uint64_t id, const box_error *error);
+void conn_exited(box_warden *w, const box_uid *instance, const box_warden_exited *exited);
+
+/* job.c */
+warden_job *job_new(job_kind kind, warden_sandbox *s, uint64_t conn, uint64_t id);
+/* Takes the job. */
+void job_queue(box_warden *w, warden_job *job);
+/* Starts what can start, kills helpers that are late. */
+void jobs_pump(box_warden *w);
+/* Drops requests of a connection that is gone. What was to be destroyed still is. */
+void jobs_forget(box_warden *w, uint64_t conn);
+/* A job that never started: its descriptor is closed. */
+void job_free(box_warden *w, warden_job *job);
+
+/* sandbox.c */
+warden_sandbox *sandbox_find(const box_warden *w, const box_uid *uid);
+/* NULL when the instance has none of that uid: another's is not seen. */
+warden_sandbox *sandbox_of(const box_warden *w, const box_uid *uid, const box_uid *instance);
+int sandbox_add(box_warden *w, const box_uid *uid, const box_uid *instance, uint32_t flags,
+                warden_sandbox **out, box_error *err) BOX_MUST_USE;
+void sandbox_restore(void *warden, const box_sandbox_record *record);
+/* Queues its destroy unless that is under way. */
+void sandbox_end(box_warden *w, warden_sandbox *s);
+/* Adds somebody to be told; ends it. */
+void sandbox_end_for(box_warden *w, warden_sandbox *s, uint64_t conn, uint64_t id,
+                     warden_sweep *sweep);
+void sandboxes_sweep(box_warden *w, const warden_conn *c, uint64_t id);
+void sandboxes_end_all(box_warden *w);
+void sandboxes_retry(box_warden *w);
+/* A helper has ended; `result` is what it said (error.reason says when it said nothing). The
+ * descriptors are the callee's. */
+void sandbox_job_done(box_warden *w, warden_job *job, warden_result *result, int *fds,
+                      size_t n_fds);
+void sandbox_free(box_warden *w, warden_sandbox *s);

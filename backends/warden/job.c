@@ -1,0 +1,266 @@
+/* The queue of operations, and the helper processes they run in. */
+#include <assert.h>
+#include <errno.h>
+#include <signal.h>
+#include <sys/epoll.h>
+#include <sys/pidfd.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/fd.h"
+#include "base/limits.h"
+#include "warden/internal.h"
+#include "warden/state.h"
+
+enum { SLOT_REQUEST = 0, SLOT_RESULT = 1 };
+
+warden_job *job_new(job_kind kind, warden_sandbox *s, uint64_t conn, uint64_t id)
+{
+    warden_job *job = box_alloc(sizeof *job);
+    job->kind = kind;
+    job->sandbox = s;
+    job->conn = conn;
+    job->id = id;
+    job->listen_fd = job->result = job->helper.fd = -1;
+    return job;
+}
+
+void job_free(box_warden *w, warden_job *job)
+{
+    warden_watch_close(w, &job->helper);
+    box_closep(&job->listen_fd);
+    box_closep(&job->result);
+    free(job);
+}
+
+void job_queue(box_warden *w, warden_job *job)
+{
+    box_list_append(&w->queue, &job->link);
+    w->n_queue += job->conn != 0 ? 1 : 0;
+}
+
+/* --- in the helper --------------------------------------------------------------------------- */
+
+static int save(void *owner, const box_sandbox_record *record, box_error *err)
+{
+    const box_warden *w = owner;
+    return box_state_write(w->state_dir, record, err);
+}
+
+/* Descriptors in the order of the BOX_ANSWER_FD_ bits. */
+static size_t pack_fds(const box_sandbox_fds *fds, uint32_t *bits, int out[4])
+{
+    const struct {
+        int fd;
+        uint32_t bit;
+    } rows[] = {{fds->cgroup, BOX_ANSWER_FD_CGROUP},
+                {fds->devpts, BOX_ANSWER_FD_DEVPTS},
+                {fds->pidfd, BOX_ANSWER_FD_PIDFD},
+                {fds->memory, BOX_ANSWER_FD_MEMORY}};
+    size_t n = 0;
+    for (size_t i = 0; i < BOX_COUNT(rows); i++) {
+        if (rows[i].fd < 0)
+            continue;
+        *bits |= rows[i].bit;
+        out[n++] = rows[i].fd;
+    }
+    return n;
+}
+
+static int do_destroy(box_warden *w, warden_result *r, box_error *err)
+{
+    if (w->ops->destroy(w->backend, &r->record, &r->oom, err) < 0)
+        return -1;
+    return box_state_remove(w->state_dir, &r->record.uid, err);
+}
+
+static int do_alive(box_warden *w, warden_result *r, box_error *err)
+{
+    box_alive alive = BOX_ALIVE_UNKNOWN;
+    int rc = w->ops->alive(w->backend, &r->record, &alive, err);
+    r->answer.alive = alive;
+    return rc;
+}
+
+static int do_job(box_warden *w, const warden_job *job, warden_result *r, box_sandbox_fds *fds,
+                  box_error *err)
+{
+    const box_journal journal = {.save = save, .owner = w};
+    switch (job->kind) {
+    case JOB_CREATE:
+        return w->ops->create(w->backend, &job->create, w->slots[SLOT_REQUEST], &journal,
+                              &r->record, fds, &r->answer, err);
+    case JOB_DESTROY:
+        return do_destroy(w, r, err);
+    case JOB_ALIVE:
+        return do_alive(w, r, err);
+    case JOB_LIMITS:
+        return w->ops->set_limits(w->backend, &r->record, &job->limits, err);
+    case JOB_USAGE:
+        return w->ops->usage(w->backend, &r->record, &r->answer, err);
+    case JOB_KEEP:
+    case JOB_ADOPT:
+        r->answer.alive = BOX_ALIVE;
+        return w->ops->adopt(w->backend, &r->record, fds, err);
+    }
+    return box_fail(err, BOX_INTERNAL, "no such job");
+}
+
+/* Only what the backend opened, the two slots and the state directory stay open: a helper that
+ * hangs keeps no connection of boxd alive. */
+static void keep_own_fds(const box_warden *w, const warden_job *job)
+{
+    if (job->listen_fd >= 0)
+        (void)dup3(job->listen_fd, w->slots[SLOT_REQUEST], O_CLOEXEC);
+    (void)dup3(job->result, w->slots[SLOT_RESULT], O_CLOEXEC);
+    (void)close_range((unsigned)w->last_static_fd + 1, ~0U, 0);
+}
+
+BOX_NORETURN static void helper_main(box_warden *w, const warden_job *job, pid_t warden)
+{
+    /* A helper without its warden would work against the next one. */
+    (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != warden)
+        _exit(1);
+    sigset_t none;
+    (void)sigemptyset(&none);
+    (void)sigprocmask(SIG_SETMASK, &none, NULL);
+    keep_own_fds(w, job);
+    warden_result result = {.record = job->sandbox->record};
+    box_sandbox_fds fds = {-1, -1, -1, -1};
+    if (do_job(w, job, &result, &fds, &result.error) == 0)
+        result.error = (box_error){0};
+    int packed[4];
+    size_t n = pack_fds(&fds, &result.answer.fds, packed);
+    box_error unsent;
+    _exit(box_fd_send(w->slots[SLOT_RESULT], &result, sizeof result, packed, n, &unsent) < 0);
+}
+
+/* --- in the warden --------------------------------------------------------------------------- */
+
+/* What it said; or why it did not. */
+static void collect(warden_job *job, warden_result *result, int fds[4], size_t *n_fds)
+{
+    box_error err;
+    siginfo_t si = {0};
+    (void)waitid(P_PIDFD, (id_t)job->helper.fd, &si, WEXITED | WNOHANG); /* it has ended */
+    ssize_t n = box_fd_receive(job->result, result, sizeof *result, fds, n_fds, &err);
+    if (n == (ssize_t)sizeof *result) {
+        box_error_sanitize(&result->error);
+        return;
+    }
+    *result = (warden_result){.record = job->sandbox->record};
+    if (box_now() >= job->deadline)
+        (void)box_fail(&result->error, BOX_DEADLINE, "the operation took longer than %d s",
+                       BOX_WARDEN_HELPER_SECONDS);
+    else
+        (void)box_fail(&result->error, BOX_INTERNAL, "the warden's helper ended without a word");
+}
+
+static void helper_ended(box_warden *w, warden_watch *watch, uint32_t events)
+{
+    (void)events;
+    warden_job *job = BOX_CONTAINER(watch, warden_job, helper);
+    warden_result result;
+    int fds[4];
+    size_t n_fds = BOX_COUNT(fds);
+    collect(job, &result, fds, &n_fds);
+    box_list_remove(&job->link);
+    w->n_running--;
+    job->sandbox->busy = false;
+    sandbox_job_done(w, job, &result, fds, n_fds);
+    job_free(w, job);
+}
+
+static int start(box_warden *w, warden_job *job, box_error *err)
+{
+    int pair[2];
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
+        return box_fail_errno(err, "make a socket pair");
+    job->result = pair[0];
+    BOX_AUTO(box_closep)
+    int theirs = pair[1];
+    pid_t warden = getpid();
+    pid_t pid = fork();
+    if (pid == 0) {
+        job->result = theirs;
+        helper_main(w, job, warden);
+    }
+    if (pid < 0)
+        return box_fail_errno(err, "start a helper");
+    job->pid = pid;
+    job->deadline = box_time_add(box_now(), BOX_WARDEN_HELPER_SECONDS * BOX_SECOND);
+    job->helper.ready = helper_ended;
+    int pidfd = pidfd_open(pid, 0);
+    if (pidfd < 0 || warden_watch_add(w, &job->helper, pidfd, EPOLLIN, err) < 0) {
+        (void)kill(pid, SIGKILL); /* ours and not reaped: the pid is still its own */
+        (void)waitpid(pid, NULL, 0);
+        return box_fail(err, BOX_INTERNAL, "cannot watch a helper");
+    }
+    return 0;
+}
+
+static warden_job *next_ready(const box_warden *w)
+{
+    for (box_list *at = w->queue.next; at != &w->queue; at = at->next) {
+        warden_job *job = BOX_CONTAINER(at, warden_job, link);
+        if (!job->sandbox->busy)
+            return job;
+    }
+    return NULL;
+}
+
+static void start_or_fail(box_warden *w, warden_job *job)
+{
+    warden_result result = {.record = job->sandbox->record};
+    box_list_remove(&job->link);
+    w->n_queue -= job->conn != 0 ? 1 : 0;
+    if (start(w, job, &result.error) == 0) {
+        box_closep(&job->listen_fd); /* the helper has it */
+        job->sandbox->busy = true;
+        box_list_append(&w->running, &job->link);
+        w->n_running++;
+        return;
+    }
+    sandbox_job_done(w, job, &result, NULL, 0);
+    job_free(w, job);
+}
+
+static void kill_late(box_warden *w)
+{
+    box_time now = box_now();
+    for (box_list *at = w->running.next; at != &w->running; at = at->next) {
+        warden_job *job = BOX_CONTAINER(at, warden_job, link);
+        if (now >= job->deadline)
+            (void)pidfd_send_signal(job->helper.fd, SIGKILL, NULL, 0); /* its end comes as event */
+    }
+}
+
+void jobs_pump(box_warden *w)
+{
+    kill_late(w);
+    while (w->n_running < BOX_WARDEN_MAX_HELPERS && !w->stopping) {
+        warden_job *job = next_ready(w);
+        if (job == NULL)
+            return;
+        start_or_fail(w, job);
+    }
+}
+
+void jobs_forget(box_warden *w, uint64_t conn)
+{
+    for (box_list *at = w->queue.next; at != &w->queue;) {
+        warden_job *job = BOX_CONTAINER(at, warden_job, link);
+        at = at->next;
+        if (job->conn != conn)
+            continue;
+        box_list_remove(&job->link);
+        w->n_queue--;
+        if (job->kind == JOB_CREATE)
+            sandbox_end(w, job->sandbox); /* nothing was made: only the table knows it */
+        job_free(w, job);
+    }
+}

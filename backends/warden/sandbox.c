@@ -1,0 +1,316 @@
+/* The table of sandboxes, and what happens to one. */
+#include <assert.h>
+#include <fcntl.h>
+#include <sys/epoll.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/fd.h"
+#include "base/limits.h"
+#include "base/log.h"
+#include "warden/internal.h"
+#include "warden/state.h"
+
+warden_sandbox *sandbox_find(const box_warden *w, const box_uid *uid)
+{
+    return box_map_get_bytes(w->sandboxes, uid->bytes, sizeof uid->bytes);
+}
+
+warden_sandbox *sandbox_of(const box_warden *w, const box_uid *uid, const box_uid *instance)
+{
+    warden_sandbox *s = sandbox_find(w, uid);
+    return s != NULL && box_uid_equal(&s->record.instance, instance) ? s : NULL;
+}
+
+static void pid_ended(box_warden *w, warden_watch *watch, uint32_t events);
+
+static warden_sandbox *new_sandbox(box_warden *w, const box_uid *uid)
+{
+    warden_sandbox *s = box_alloc(sizeof *s);
+    s->record.uid = *uid;
+    s->pid = (warden_watch){.fd = -1, .ready = pid_ended};
+    s->status = -1;
+    box_list_init(&s->waiters);
+    void *before = box_map_put_bytes(w->sandboxes, uid->bytes, sizeof uid->bytes, s);
+    assert(before == NULL);
+    return s;
+}
+
+int sandbox_add(box_warden *w, const box_uid *uid, const box_uid *instance, uint32_t flags,
+                warden_sandbox **out, box_error *err)
+{
+    int64_t max = w->config->maxima.sandboxes;
+    if (sandbox_find(w, uid) != NULL)
+        return box_violation(err, "uid", "is in use");
+    if (box_map_count(w->sandboxes) >= (size_t)max) {
+        (void)box_fail(err, BOX_SESSION_LIMIT, "the warden has its %lld sandboxes", (long long)max);
+        box_error_add(err, "limit", "sandboxes");
+        box_error_add_int(err, "max", max);
+        box_error_add_int(err, "used", max);
+        return -1;
+    }
+    uint32_t base;
+    if (box_uids_take(w->uids, &base, err) < 0)
+        return -1;
+    warden_sandbox *s = new_sandbox(w, uid);
+    s->record.instance = *instance;
+    s->record.flags = flags;
+    s->record.uid_base = base;
+    s->owns_uids = true;
+    *out = s;
+    return 0;
+}
+
+void sandbox_restore(void *warden, const box_sandbox_record *record)
+{
+    box_warden *w = warden;
+    warden_sandbox *s = new_sandbox(w, &record->uid);
+    s->record = *record;
+    s->owns_uids = box_uids_claim(w->uids, record->uid_base);
+    s->state = SANDBOX_LIVE;
+    if (record->pid == 0)
+        sandbox_end(w, s); /* half made, or of an earlier boot */
+    else
+        job_queue(w, job_new(JOB_ADOPT, s, 0, 0));
+}
+
+void sandbox_free(box_warden *w, warden_sandbox *s)
+{
+    (void)box_map_remove_bytes(w->sandboxes, s->record.uid.bytes, sizeof s->record.uid.bytes);
+    warden_watch_close(w, &s->pid);
+    if (s->owns_uids)
+        box_uids_give(w->uids, s->record.uid_base);
+    for (box_list *at = s->waiters.next; at != &s->waiters;) {
+        warden_waiter *waiter = BOX_CONTAINER(at, warden_waiter, link);
+        at = at->next;
+        free(waiter);
+        w->n_waiters--;
+    }
+    free(s);
+}
+
+/* --- the end --------------------------------------------------------------------------------- */
+
+void sandbox_end(box_warden *w, warden_sandbox *s)
+{
+    if (s->state == SANDBOX_ENDING)
+        return;
+    s->state = SANDBOX_ENDING;
+    job_queue(w, job_new(JOB_DESTROY, s, 0, 0));
+}
+
+void sandbox_end_for(box_warden *w, warden_sandbox *s, uint64_t conn, uint64_t id,
+                     warden_sweep *sweep)
+{
+    warden_waiter *waiter = box_alloc(sizeof *waiter);
+    waiter->conn = conn;
+    waiter->id = id;
+    waiter->sweep = sweep;
+    box_list_append(&s->waiters, &waiter->link);
+    w->n_waiters++;
+    if (s->retry_at != 0) {
+        s->retry_at = 0; /* somebody waits: at once */
+        job_queue(w, job_new(JOB_DESTROY, s, 0, 0));
+    }
+    sandbox_end(w, s);
+}
+
+static void pid_ended(box_warden *w, warden_watch *watch, uint32_t events)
+{
+    (void)events;
+    warden_sandbox *s = BOX_CONTAINER(watch, warden_sandbox, pid);
+    siginfo_t si = {0};
+    /* After a restart it is no child of ours, and only its end is known. */
+    if (waitid(P_PIDFD, (id_t)watch->fd, &si, WEXITED | WNOHANG) == 0 && si.si_pid != 0)
+        s->status =
+            si.si_code == CLD_EXITED ? W_EXITCODE(si.si_status, 0) : W_EXITCODE(0, si.si_status);
+    warden_watch_close(w, watch);
+    if (s->state != SANDBOX_LIVE)
+        return;
+    s->tell_exited = true;
+    sandbox_end(w, s);
+}
+
+static void tell_waiters(box_warden *w, warden_sandbox *s, const box_error *error)
+{
+    for (box_list *at = s->waiters.next; at != &s->waiters;) {
+        warden_waiter *waiter = BOX_CONTAINER(at, warden_waiter, link);
+        at = at->next;
+        box_list_remove(&waiter->link);
+        w->n_waiters--;
+        warden_sweep *sweep = waiter->sweep;
+        if (sweep == NULL) {
+            conn_answer_error(w, waiter->conn, waiter->id, error);
+        } else {
+            if (sweep->error.reason == BOX_NONE)
+                sweep->error = *error;
+            if (--sweep->left == 0) {
+                conn_answer_error(w, sweep->conn, sweep->id, &sweep->error);
+                free(sweep);
+            }
+        }
+        free(waiter);
+    }
+}
+
+static void log_sandbox(box_log_level level, const char *event, const warden_sandbox *s,
+                        const box_error *error)
+{
+    char uid[BOX_UID_TEXT];
+    box_uid_text(&s->record.uid, uid);
+    if (error != NULL && error->reason != BOX_NONE)
+        box_log(level, event, BOX_STR("sandbox", uid), BOX_ERR(error));
+    else
+        box_log(level, event, BOX_STR("sandbox", uid), BOX_INT("pid", s->record.pid));
+}
+
+static void destroyed(box_warden *w, warden_sandbox *s, const warden_result *r)
+{
+    tell_waiters(w, s, &r->error);
+    if (r->error.reason != BOX_NONE) {
+        log_sandbox(BOX_WARN, "sandbox.destroy_failed", s, &r->error);
+        s->retry_at = box_time_add(box_now(), BOX_WARDEN_RETRY_SECONDS * BOX_SECOND);
+        return;
+    }
+    log_sandbox(BOX_INFO, "sandbox.destroyed", s, NULL);
+    if (s->tell_exited) {
+        box_warden_exited exited = {.uid = s->record.uid, .status = s->status, .oom = r->oom};
+        conn_exited(w, &s->record.instance, &exited);
+    }
+    sandbox_free(w, s);
+}
+
+void sandboxes_retry(box_warden *w)
+{
+    size_t at = 0;
+    void *value;
+    box_time now = box_now();
+    while (box_map_next(w->sandboxes, &at, &value)) {
+        warden_sandbox *s = value;
+        if (s->retry_at == 0 || s->retry_at > now)
+            continue;
+        s->retry_at = 0;
+        job_queue(w, job_new(JOB_DESTROY, s, 0, 0));
+    }
+}
+
+void sandboxes_sweep(box_warden *w, const warden_conn *c, uint64_t id)
+{
+    warden_sweep *sweep = box_alloc(sizeof *sweep);
+    sweep->conn = c->serial;
+    sweep->id = id;
+    size_t at = 0;
+    void *value;
+    while (box_map_next(w->sandboxes, &at, &value)) {
+        warden_sandbox *s = value;
+        if (!box_uid_equal(&s->record.instance, &c->instance) || s->conn == c->serial)
+            continue;
+        sweep->left++;
+        sandbox_end_for(w, s, c->serial, id, sweep);
+    }
+    if (sweep->left == 0) {
+        conn_answer_error(w, c->serial, id, &sweep->error);
+        free(sweep);
+    }
+}
+
+void sandboxes_end_all(box_warden *w)
+{
+    size_t at = 0;
+    void *value;
+    while (box_map_next(w->sandboxes, &at, &value))
+        sandbox_end(w, value);
+}
+
+/* --- helpers' results ------------------------------------------------------------------------ */
+
+/* The pidfd is the warden's from now on; boxd gets a copy with the answer. */
+static void keep_pidfd(box_warden *w, warden_sandbox *s, const warden_result *r, const int *fds)
+{
+    size_t at = 0;
+    for (uint32_t bit = 1; bit < BOX_ANSWER_FD_PIDFD; bit <<= 1)
+        at += (r->answer.fds & bit) != 0 ? 1 : 0;
+    box_error err = {0};
+    int own = (r->answer.fds & BOX_ANSWER_FD_PIDFD) != 0 ? fcntl(fds[at], F_DUPFD_CLOEXEC, 0) : -1;
+    warden_watch_close(w, &s->pid);
+    if (own >= 0 && warden_watch_add(w, &s->pid, own, EPOLLIN, &err) < 0)
+        log_sandbox(BOX_WARN, "sandbox.unwatched", s, &err);
+}
+
+static void created(box_warden *w, const warden_job *job, const warden_result *r, const int *fds,
+                    size_t n_fds)
+{
+    warden_sandbox *s = job->sandbox;
+    if (r->error.reason == BOX_NONE) {
+        s->record = r->record;
+        if (s->state == SANDBOX_CREATING)
+            s->state = SANDBOX_LIVE; /* else a DESTROY waits already */
+        keep_pidfd(w, s, r, fds);
+        log_sandbox(BOX_INFO, "sandbox.created", s, NULL);
+        conn_answer(w, job->conn, job->id, &r->answer, fds, n_fds);
+        return;
+    }
+    /* What the helper had written down before it failed says what is to be removed. */
+    box_sandbox_record saved;
+    box_error none;
+    if (box_state_read(w->state_dir, &s->record.uid, &saved, &none) == 0)
+        s->record = saved;
+    log_sandbox(BOX_WARN, "sandbox.create_failed", s, &r->error);
+    conn_answer_error(w, job->conn, job->id, &r->error);
+    sandbox_end(w, s);
+}
+
+static void adopted(box_warden *w, const warden_job *job, const warden_result *r, const int *fds)
+{
+    warden_sandbox *s = job->sandbox;
+    if (r->error.reason == BOX_NONE) {
+        keep_pidfd(w, s, r, fds);
+        log_sandbox(BOX_INFO, "sandbox.adopted", s, NULL);
+        return;
+    }
+    log_sandbox(BOX_INFO, "sandbox.lost", s, &r->error);
+    s->tell_exited = s->state == SANDBOX_LIVE;
+    sandbox_end(w, s);
+}
+
+static void kept(box_warden *w, const warden_job *job, warden_result *r, const int *fds,
+                 size_t n_fds)
+{
+    if (r->error.reason == BOX_SESSION_BROKEN) {
+        const box_warden_answer dead = {.alive = BOX_DEAD};
+        conn_answer(w, job->conn, job->id, &dead, NULL, 0);
+    } else if (r->error.reason != BOX_NONE) {
+        conn_answer_error(w, job->conn, job->id, &r->error);
+    } else {
+        r->answer.guarantees = w->guarantees;
+        r->answer.memory_version = r->record.memory_version;
+        conn_answer(w, job->conn, job->id, &r->answer, fds, n_fds);
+    }
+}
+
+void sandbox_job_done(box_warden *w, warden_job *job, warden_result *r, int *fds, size_t n_fds)
+{
+    switch (job->kind) {
+    case JOB_CREATE:
+        created(w, job, r, fds, n_fds);
+        break;
+    case JOB_DESTROY:
+        destroyed(w, job->sandbox, r);
+        break;
+    case JOB_ADOPT:
+        adopted(w, job, r, fds);
+        break;
+    case JOB_KEEP:
+        kept(w, job, r, fds, n_fds);
+        break;
+    case JOB_ALIVE:
+    case JOB_LIMITS:
+    case JOB_USAGE:
+        r->answer.error = r->error;
+        conn_answer(w, job->conn, job->id, &r->answer, NULL, 0);
+        break;
+    }
+    for (size_t i = 0; i < n_fds; i++)
+        box_closep(&fds[i]);
+}

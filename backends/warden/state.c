@@ -1,0 +1,175 @@
+#include "warden/state.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+
+#define PREFIX "sandbox-"
+
+enum { STATE_MAGIC = 0x42585354, STATE_VERSION = 1, NAME_BYTES = sizeof PREFIX + BOX_UID_TEXT };
+
+typedef struct state_file {
+    uint32_t magic;
+    uint32_t version;
+    char boot_id[BOX_BOOT_ID_BYTES];
+    box_sandbox_record record;
+} state_file;
+
+int box_boot_id(char out[BOX_BOOT_ID_BYTES], box_error *err)
+{
+    BOX_AUTO(box_closep)
+    int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+    char text[BOX_BOOT_ID_BYTES] = "";
+    ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
+    if (n <= 0)
+        return box_fail_errno(err, "read the boot id");
+    text[strcspn(text, "\n")] = '\0';
+    memcpy(out, text, sizeof text);
+    return 0;
+}
+
+/* Each directory on the way is made when missing; existing ones stay as they are. */
+static int make_parents(const char *path, box_error *err)
+{
+    char part[BOX_WARDEN_MAX_PATH];
+    if (strlen(path) >= sizeof part)
+        return box_fail(err, BOX_VALIDATION, "instance_dir is too long");
+    for (const char *slash = strchr(path + 1, '/'); slash != NULL; slash = strchr(slash + 1, '/')) {
+        memcpy(part, path, (size_t)(slash - path));
+        part[slash - path] = '\0';
+        if (mkdir(part, 0755) < 0 && errno != EEXIST)
+            return box_fail_errno(err, "make the parents of instance_dir");
+    }
+    return 0;
+}
+
+int box_state_open(const char *instance_dir, int *out_dir, box_error *err)
+{
+    if (make_parents(instance_dir, err) < 0)
+        return -1;
+    if (mkdir(instance_dir, 0700) < 0 && errno != EEXIST)
+        return box_fail_errno(err, "make instance_dir");
+    BOX_AUTO(box_closep)
+    int dir = open(instance_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+    struct stat st;
+    if (dir < 0 || fstat(dir, &st) < 0)
+        return box_fail_errno(err, "open instance_dir");
+    if (st.st_uid != geteuid())
+        return box_fail(err, BOX_PERMISSION, "instance_dir is not the warden's own");
+    if ((st.st_mode & 077) != 0 && fchmod(dir, 0700) < 0)
+        return box_fail_errno(err, "set the mode of instance_dir");
+    if (flock(dir, LOCK_EX | LOCK_NB) < 0) {
+        if (errno == EWOULDBLOCK)
+            return box_fail(err, BOX_PERMISSION, "another warden uses this instance_dir");
+        return box_fail_errno(err, "lock instance_dir");
+    }
+    *out_dir = box_take_fd(&dir);
+    return 0;
+}
+
+static void file_name(const box_uid *uid, char out[NAME_BYTES])
+{
+    char text[BOX_UID_TEXT];
+    box_uid_text(uid, text);
+    (void)snprintf(out, NAME_BYTES, PREFIX "%s", text);
+}
+
+int box_state_write(int dir, const box_sandbox_record *record, box_error *err)
+{
+    state_file file = {.magic = STATE_MAGIC, .version = STATE_VERSION, .record = *record};
+    if (box_boot_id(file.boot_id, err) < 0)
+        return -1;
+    char name[NAME_BYTES];
+    char temporary[NAME_BYTES + 8];
+    file_name(&record->uid, name);
+    (void)snprintf(temporary, sizeof temporary, ".%s.new", name);
+    BOX_AUTO(box_closep)
+    int fd = openat(dir, temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (fd < 0)
+        return box_fail_errno(err, "create a state file");
+    if (box_fd_write_all(fd, &file, sizeof file, err) < 0)
+        return box_wrap(err, "state file");
+    if (renameat(dir, temporary, dir, name) < 0)
+        return box_fail_errno(err, "replace a state file");
+    return 0;
+}
+
+static bool terminated(const box_sandbox_record *r)
+{
+    return memchr(r->place, '\0', sizeof r->place) != NULL &&
+           memchr(r->mount_path, '\0', sizeof r->mount_path) != NULL;
+}
+
+int box_state_read(int dir, const box_uid *uid, box_sandbox_record *out, box_error *err)
+{
+    char name[NAME_BYTES];
+    char boot_id[BOX_BOOT_ID_BYTES];
+    file_name(uid, name);
+    if (box_boot_id(boot_id, err) < 0)
+        return -1;
+    BOX_AUTO(box_closep)
+    int fd = openat(dir, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    if (fd < 0)
+        return box_fail_errno(err, "open a state file");
+    state_file file;
+    if (read(fd, &file, sizeof file) != (ssize_t)sizeof file || file.magic != STATE_MAGIC ||
+        file.version != STATE_VERSION || !box_uid_equal(&file.record.uid, uid) ||
+        !terminated(&file.record) || file.record.pid < 0)
+        return box_fail(err, BOX_PROTOCOL, "a damaged state file");
+    file.boot_id[sizeof file.boot_id - 1] = '\0';
+    if (strcmp(file.boot_id, boot_id) != 0)
+        file.record.pid = 0;
+    *out = file.record;
+    return 0;
+}
+
+int box_state_remove(int dir, const box_uid *uid, box_error *err)
+{
+    char name[NAME_BYTES];
+    file_name(uid, name);
+    if (unlinkat(dir, name, 0) < 0 && errno != ENOENT)
+        return box_fail_errno(err, "remove a state file");
+    return 0;
+}
+
+static bool uid_of(const char *name, box_uid *out)
+{
+    return strncmp(name, PREFIX, sizeof PREFIX - 1) == 0 &&
+           box_uid_parse(name + sizeof PREFIX - 1, out);
+}
+
+static void closedirp(DIR **d)
+{
+    if (*d != NULL)
+        (void)closedir(*d);
+}
+
+int box_state_scan(int dir, void (*each)(void *owner, const box_sandbox_record *record),
+                   void *owner, box_error *err)
+{
+    int copy = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    BOX_AUTO(closedirp)
+    DIR *d = copy < 0 ? NULL : fdopendir(copy);
+    if (d == NULL)
+        return box_fail_errno(err, "list instance_dir");
+    int removed = 0;
+    for (const struct dirent *e; (e = readdir(d)) != NULL;) {
+        box_uid uid;
+        box_sandbox_record record;
+        box_error damaged;
+        if (uid_of(e->d_name, &uid) && box_state_read(dir, &uid, &record, &damaged) == 0) {
+            each(owner, &record);
+        } else if (strncmp(e->d_name, PREFIX, sizeof PREFIX - 1) == 0 ||
+                   strncmp(e->d_name, "." PREFIX, sizeof PREFIX) == 0) {
+            if (unlinkat(dir, e->d_name, 0) < 0)
+                return box_fail_errno(err, "remove a damaged state file");
+            removed++;
+        }
+    }
+    return removed;
+}

@@ -1,0 +1,27 @@
+/* State files: one per sandbox in instance_dir, written before the sandbox's first process is
+ * cloned, so a warden that was killed finds everything again. They are worth nothing after a reboot
+ * (the boot id inside says so), so there is no fsync. */
+#pragma once
+
+#include "backend.h"
+
+/* Opens (makes, mode 0700) instance_dir and locks it for this warden. The descriptor holds the
+ * lock: PERMISSION when another warden lives there. */
+int box_state_open(const char *instance_dir, int *out_dir, box_error *err) BOX_MUST_USE;
+
+int box_state_write(int dir, const box_sandbox_record *record, box_error *err) BOX_MUST_USE;
+/* FILE_NOT_FOUND when there is none, PROTOCOL when it is not ours or damaged. A file of an earlier
+ * boot comes back with pid 0. */
+int box_state_read(int dir, const box_uid *uid, box_sandbox_record *out, box_error *err)
+    BOX_MUST_USE;
+/* Idempotent. */
+int box_state_remove(int dir, const box_uid *uid, box_error *err) BOX_MUST_USE;
+
+/* Calls `each` for every state file that can be read; damaged ones and leftovers of an interrupted
+ * write are removed. The number of those removed, or -1. */
+int box_state_scan(int dir, void (*each)(void *owner, const box_sandbox_record *record),
+                   void *owner, box_error *err) BOX_MUST_USE;
+
+/* "b5f2...": /proc/sys/kernel/random/boot_id without its end of line. */
+enum { BOX_BOOT_ID_BYTES = 40 };
+int box_boot_id(char out[BOX_BOOT_ID_BYTES], box_error *err) BOX_MUST_USE;

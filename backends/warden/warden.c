@@ -1,0 +1,354 @@
+#include "warden/warden.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/epoll.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/fd.h"
+#include "base/limits.h"
+#include "base/log.h"
+#include "warden/internal.h"
+#include "warden/state.h"
+
+enum { TICK_MS = 500 }; /* deadlines and retries are looked at this often while there are any */
+
+int warden_watch_add(box_warden *w, warden_watch *watch, int fd, uint32_t events, box_error *err)
+{
+    struct epoll_event e = {.events = events, .data.ptr = watch};
+    if (epoll_ctl(w->epoll, EPOLL_CTL_ADD, fd, &e) < 0)
+        return box_fail_errno(err, "watch a descriptor");
+    watch->fd = fd;
+    return 0;
+}
+
+void warden_watch_events(box_warden *w, warden_watch *watch, uint32_t events)
+{
+    struct epoll_event e = {.events = events, .data.ptr = watch};
+    (void)epoll_ctl(w->epoll, EPOLL_CTL_MOD, watch->fd, &e); /* it is there: nothing can fail */
+}
+
+void warden_watch_close(box_warden *w, warden_watch *watch)
+{
+    if (watch->fd < 0)
+        return;
+    /* By hand: a copy of the descriptor in a helper would keep the entry alive. */
+    (void)epoll_ctl(w->epoll, EPOLL_CTL_DEL, watch->fd, NULL);
+    box_closep(&watch->fd);
+}
+
+/* --- start ----------------------------------------------------------------------------------- */
+
+static void signalled(box_warden *w, warden_watch *watch, uint32_t events)
+{
+    (void)events;
+    struct signalfd_siginfo si;
+    (void)!read(watch->fd, &si, sizeof si); /* which of the two does not matter */
+    box_log(BOX_INFO, "warden.stopping", BOX_INT("sandboxes", box_map_count(w->sandboxes)));
+    for (box_list *at = w->conns.next; at != &w->conns; at = at->next) {
+        warden_conn *c = BOX_CONTAINER(at, warden_conn, link);
+        if (c->private) {
+            c->broken = true; /* nobody adopts what a private pair leaves */
+            return;
+        }
+    }
+    w->stopping = !w->removing;
+}
+
+static int watch_signals(box_warden *w, box_error *err)
+{
+    sigset_t set;
+    (void)sigemptyset(&set);
+    (void)sigaddset(&set, SIGTERM);
+    (void)sigaddset(&set, SIGINT);
+    if (sigprocmask(SIG_BLOCK, &set, NULL) < 0 || signal(SIGPIPE, SIG_IGN) == SIG_ERR)
+        return box_fail_errno(err, "set up signals");
+    int fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+    if (fd < 0)
+        return box_fail_errno(err, "make a signalfd");
+    w->signals.ready = signalled;
+    return warden_watch_add(w, &w->signals, fd, EPOLLIN, err);
+}
+
+static int open_slots(box_warden *w, box_error *err)
+{
+    for (size_t i = 0; i < BOX_COUNT(w->slots); i++) {
+        w->slots[i] = open("/dev/null", O_RDWR | O_CLOEXEC);
+        if (w->slots[i] < 0)
+            return box_fail_errno(err, "open /dev/null");
+    }
+    return 0;
+}
+
+/* Each live sandbox costs a descriptor. */
+static void raise_nofile(void)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
+        limit.rlim_cur = limit.rlim_max;
+        (void)setrlimit(RLIMIT_NOFILE, &limit); /* lowering nothing: it cannot fail */
+    }
+}
+
+static void open_backend(box_warden *w)
+{
+    if (w->ops->open(w->config, &w->backend, &w->guarantees, w->detail, &w->open_error) < 0) {
+        w->backend = NULL;
+        if (w->open_error.reason != BOX_BACKEND_UNAVAILABLE)
+            w->open_error.reason = BOX_BACKEND_UNAVAILABLE; /* what it means to boxd */
+        box_error_add(&w->open_error, "backend", w->ops->name);
+        box_log(BOX_ERROR, "backend.unavailable", BOX_STR("backend", w->ops->name),
+                BOX_ERR(&w->open_error));
+        return;
+    }
+    w->open_error = (box_error){0};
+    box_log(BOX_INFO, "backend.open", BOX_STR("backend", w->ops->name),
+            BOX_STR("detail", w->detail), BOX_INT("guarantees", w->guarantees));
+}
+
+/* The highest descriptor that is open now. */
+static int find_last_fd(int *out, box_error *err)
+{
+    DIR *d = opendir("/proc/self/fd");
+    if (d == NULL)
+        return box_fail_errno(err, "list the warden's descriptors");
+    *out = STDERR_FILENO;
+    for (const struct dirent *e; (e = readdir(d)) != NULL;) {
+        int fd = (int)strtol(e->d_name, NULL, 10); /* "." and ".." are 0 */
+        if (fd > *out && fd != dirfd(d))
+            *out = fd;
+    }
+    (void)closedir(d); /* only read */
+    return 0;
+}
+
+static int setup(box_warden *w, box_error *err)
+{
+    if (box_warden_config_peer(w->config, &w->peer_uid, err) < 0)
+        return -1;
+    raise_nofile();
+    if (prctl(PR_SET_CHILD_SUBREAPER, 1) < 0)
+        return box_fail_errno(err, "become a subreaper");
+    w->epoll = epoll_create1(EPOLL_CLOEXEC);
+    if (w->epoll < 0)
+        return box_fail_errno(err, "make an epoll");
+    if (watch_signals(w, err) < 0 || open_slots(w, err) < 0 ||
+        box_state_open(w->config->instance_dir, &w->state_dir, err) < 0)
+        return -1;
+    open_backend(w);
+    if (find_last_fd(&w->last_static_fd, err) < 0)
+        return -1;
+    if (w->backend == NULL)
+        return 0; /* nothing can be adopted or removed without it */
+    int damaged = box_state_scan(w->state_dir, sandbox_restore, w, err);
+    if (damaged > 0)
+        box_log(BOX_WARN, "state.damaged", BOX_INT("files", damaged));
+    return damaged < 0 ? -1 : 0;
+}
+
+int box_warden_new(const box_warden_config *config, const box_backend_ops *ops, box_warden **out,
+                   box_error *err)
+{
+    box_warden *w = box_alloc(sizeof *w);
+    w->config = config;
+    w->ops = ops;
+    w->epoll = w->state_dir = w->slots[0] = w->slots[1] = w->signals.fd = w->listener.fd = -1;
+    box_list_init(&w->conns);
+    box_list_init(&w->queue);
+    box_list_init(&w->running);
+    w->sandboxes = box_map_new();
+    uint32_t start;
+    box_random(&start, sizeof start);
+    w->uids = box_uids_new(start);
+    if (setup(w, err) < 0) {
+        box_warden_free(w);
+        return -1;
+    }
+    *out = w;
+    return 0;
+}
+
+static void free_jobs(box_warden *w, box_list *list)
+{
+    for (box_list *at = list->next; at != list;) {
+        warden_job *job = BOX_CONTAINER(at, warden_job, link);
+        at = at->next;
+        job_free(w, job);
+    }
+}
+
+/* Waiters of a sweep share it: the last one frees it. */
+static void free_sweeps(const warden_sandbox *s)
+{
+    for (box_list *at = s->waiters.next; at != &s->waiters; at = at->next) {
+        warden_waiter *waiter = BOX_CONTAINER(at, warden_waiter, link);
+        if (waiter->sweep != NULL && --waiter->sweep->left == 0)
+            free(waiter->sweep);
+    }
+}
+
+void box_warden_free(box_warden *w)
+{
+    if (w == NULL)
+        return;
+    free_jobs(w, &w->queue);
+    free_jobs(w, &w->running);
+    while (!box_list_empty(&w->conns))
+        conn_free(w, BOX_CONTAINER(w->conns.next, warden_conn, link));
+    void *value;
+    for (size_t at = 0; box_map_next(w->sandboxes, &at, &value); at = 0) {
+        free_sweeps(value);
+        sandbox_free(w, value);
+    }
+    box_map_free(w->sandboxes);
+    box_uids_free(w->uids);
+    if (w->backend != NULL)
+        w->ops->close(w->backend);
+    warden_watch_close(w, &w->listener);
+    warden_watch_close(w, &w->signals);
+    box_closep(&w->slots[0]);
+    box_closep(&w->slots[1]);
+    box_closep(&w->state_dir);
+    box_closep(&w->epoll);
+    free(w);
+}
+
+/* --- sockets --------------------------------------------------------------------------------- */
+
+/* The state directory's lock says that no other warden listens here: what is there is a leftover.
+ */
+static int remove_stale(const char *path, box_error *err)
+{
+    struct stat st;
+    if (lstat(path, &st) < 0)
+        return errno == ENOENT ? 0 : box_fail_errno(err, "look at the socket");
+    if (!S_ISSOCK(st.st_mode))
+        return box_fail(err, BOX_FILE_EXISTS, "socket: something else has that name");
+    return unlink(path) < 0 ? box_fail_errno(err, "remove the old socket") : 0;
+}
+
+int box_warden_listen(box_warden *w, box_error *err)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    const char *path = w->config->socket;
+    if (path == NULL)
+        return box_fail(err, BOX_VALIDATION, "socket is not configured");
+    if (strlen(path) >= sizeof address.sun_path)
+        return box_violation(err, "socket", "longer than %zu bytes", sizeof address.sun_path - 1);
+    memcpy(address.sun_path, path, strlen(path));
+    if (remove_stale(path, err) < 0)
+        return -1;
+    BOX_AUTO(box_closep)
+    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0)
+        return box_fail_errno(err, "make a socket");
+    mode_t before = umask(0177);
+    int rc = bind(fd, (struct sockaddr *)&address, sizeof address);
+    (void)umask(before);
+    if (rc < 0)
+        return box_fail_errno(err, "bind the socket");
+    if (lchown(path, w->peer_uid, (gid_t)-1) < 0 || chmod(path, 0660) < 0 ||
+        listen(fd, BOX_WARDEN_MAX_CONNECTIONS) < 0)
+        return box_fail_errno(err, "open the socket to boxd");
+    w->listener.ready = conn_accept;
+    if (warden_watch_add(w, &w->listener, fd, EPOLLIN, err) < 0)
+        return -1;
+    (void)box_take_fd(&fd);
+    return 0;
+}
+
+int box_warden_attach(box_warden *w, int socket, box_error *err)
+{
+    if (fcntl(socket, F_SETFD, FD_CLOEXEC) < 0)
+        return box_fail_errno(err, "--boxd-fd");
+    return box_fd_set_nonblocking(socket, err) < 0 ? -1 : conn_add(w, socket, true, err);
+}
+
+/* --- the loop -------------------------------------------------------------------------------- */
+
+/* As subreaper the warden inherits what a killed helper leaves: reaped when no table knows it. */
+static void reap_strangers(const box_warden *w)
+{
+    for (;;) {
+        siginfo_t si = {0};
+        if (waitid(P_ALL, 0, &si, WEXITED | WNOHANG | WNOWAIT) < 0 || si.si_pid == 0)
+            return;
+        for (box_list *at = w->running.next; at != &w->running; at = at->next) {
+            if (BOX_CONTAINER(at, warden_job, link)->pid == si.si_pid)
+                return; /* its own event collects it */
+        }
+        size_t at = 0;
+        void *value;
+        while (box_map_next(w->sandboxes, &at, &value)) {
+            const warden_sandbox *s = value;
+            if (s->record.pid == si.si_pid && s->pid.fd >= 0)
+                return;
+        }
+        (void)waitid(P_PID, (id_t)si.si_pid, &si, WEXITED | WNOHANG);
+    }
+}
+
+static bool has_retries(const box_warden *w)
+{
+    size_t at = 0;
+    void *value;
+    while (box_map_next(w->sandboxes, &at, &value)) {
+        if (((const warden_sandbox *)value)->retry_at != 0)
+            return true;
+    }
+    return false;
+}
+
+/* True when the loop is to end; *failed when sandboxes could not be removed in time. */
+static bool finished(const box_warden *w, bool *failed)
+{
+    if (w->stopping)
+        return w->n_running == 0;
+    if (!w->removing)
+        return false;
+    *failed = box_map_count(w->sandboxes) > 0;
+    return !*failed || box_now() >= w->remove_by;
+}
+
+static int wait_and_handle(box_warden *w, box_error *err)
+{
+    bool ticks = w->n_running > 0 || w->removing || has_retries(w);
+    struct epoll_event e;
+    /* One at a time: no event of a batch can then name something an earlier one has freed. */
+    int n = epoll_wait(w->epoll, &e, 1, ticks ? TICK_MS : -1);
+    if (n < 0 && errno != EINTR)
+        return box_fail_errno(err, "wait for events");
+    if (n > 0) {
+        warden_watch *watch = e.data.ptr;
+        watch->ready(w, watch, e.events);
+    } else {
+        sandboxes_retry(w);
+        reap_strangers(w);
+    }
+    return 0;
+}
+
+int box_warden_run(box_warden *w, box_error *err)
+{
+    bool failed = false;
+    jobs_pump(w);
+    while (!finished(w, &failed)) {
+        if (wait_and_handle(w, err) < 0)
+            return -1;
+        conns_tidy(w);
+        jobs_pump(w);
+    }
+    if (w->listener.fd >= 0)
+        (void)unlink(w->config->socket); /* a stale name would only be removed at the next start */
+    return failed ? box_fail(err, BOX_INTERNAL, "sandboxes could not be removed") : 0;
+}

@@ -1,0 +1,521 @@
+#include "session/exec.h"
+
+#include <assert.h>
+#include <signal.h>
+
+#include "base/alloc.h"
+#include "base/fd.h"
+#include "base/limits.h"
+#include "session/verdict.h"
+
+/* --- references ---------------------------------------------------------------------------- */
+
+box_exec *box_exec_ref(box_exec *e)
+{
+    atomic_fetch_add_explicit(&e->refs, 1, memory_order_relaxed);
+    return e;
+}
+
+void box_exec_unref(box_exec *e)
+{
+    if (e == NULL || atomic_fetch_sub_explicit(&e->refs, 1, memory_order_acq_rel) != 1)
+        return;
+    for (int i = 0; i < 3; i++) {
+        box_closep(&e->child_fds[i]);
+        box_closep(&e->result.pipes[i]);
+    }
+    box_program_done(&e->program);
+    box_session_unref(e->session);
+    if (e->spec != NULL)
+        box_spec_done(e->spec);
+    free(e->spec);
+    if (e->info != NULL)
+        box_session_info_done(e->info);
+    free(e->info);
+    free(e->idem_tenant);
+    free(e->idem_key);
+    free(e);
+}
+
+void box_exec_unrefp(box_exec **e)
+{
+    box_exec_unref(*e);
+    *e = NULL;
+}
+
+static void wish(box_exec *e, const box_agent_signal *s)
+{
+    e->wished = true;
+    box_slots_signal(e, s);
+}
+
+static void kill_it(box_exec *e, box_agent_cause cause)
+{
+    box_agent_signal kill = {.signo = SIGKILL, .scope = BOX_SCOPE_TREE, .cause = cause};
+    wish(e, &kill);
+}
+
+/* --- ending -------------------------------------------------------------------------------- */
+
+static void stop_io(box_exec *e)
+{
+    for (int i = 0; i < 2; i++)
+        box_pump_close(&e->pumps[i]);
+    box_input_done(&e->input);
+    box_timer_free(e->idle_timer);
+    box_timer_free(e->backup_timer);
+    e->idle_timer = e->backup_timer = NULL;
+}
+
+static void end_idempotency(box_exec *e, bool keep)
+{
+    if (e->idem_key == NULL)
+        return;
+    box_time now = box_loop_now(e->loop);
+    box_lock_take(&e->all->lock);
+    box_idem_end(e->all->idem, e->idem_tenant, "exec", e->idem_key, keep, now);
+    box_lock_release(&e->all->lock);
+}
+
+static void leave_session(box_exec *e)
+{
+    box_session_release(e->session);
+    if (e->one_off)
+        (void)box_session_ask_stop(e->session, BOX_STOP_DELETED); /* or it ended already */
+}
+
+/* The last that happens to it. The reference is the one of being under way. */
+static void conclude(box_exec *e, const box_verdict *v, const box_error *err)
+{
+    e->phase = BOX_PHASE_OVER;
+    end_idempotency(e, v != NULL);
+    leave_session(e);
+    if (!e->detached)
+        e->events.done(e->arg, v, err);
+    for (int i = 0; i < 2; i++)
+        box_keeper_done(&e->kept[i]);
+    box_exec_unref(e);
+}
+
+static void conclude_with_error(box_exec *e, const box_error *err)
+{
+    stop_io(e);
+    conclude(e, NULL, err);
+}
+
+/* Background processes keep their pipe, unread, so that they do not die of SIGPIPE. */
+static void hand_over_pipes(box_exec *e)
+{
+    if (e->one_off || (e->start_flags & BOX_START_KILL_LEFTOVERS) || e->detached)
+        return;
+    int fds[2] = {box_pump_release(&e->pumps[0]), box_pump_release(&e->pumps[1])};
+    box_slots_hold(e->session, fds);
+}
+
+static void conclude_with_verdict(box_exec *e)
+{
+    hand_over_pipes(e);
+    stop_io(e);
+    box_verdict v;
+    box_verdict_of(e, &v);
+    if (v.status == BOX_VERDICT_TIMED_OUT && e->info->spec.destroy_on_timeout && !e->one_off)
+        v.session_destroyed = box_session_ask_stop(e->session, BOX_STOP_EXEC_TIMEOUT);
+    conclude(e, &v, NULL);
+}
+
+/* --- timers -------------------------------------------------------------------------------- */
+
+static void idle_fires(void *arg)
+{
+    box_exec *e = arg;
+    box_time due = box_time_add(e->last_io, e->idle_timeout_ns);
+    if (box_loop_now(e->loop) >= due)
+        kill_it(e, BOX_CAUSE_IDLE_TIMEOUT);
+    else
+        box_timer_set(e->idle_timer, due);
+}
+
+static void agent_is_broken(void *session)
+{
+    BOX_AUTO(box_session_unrefp)
+    box_session *s = session;
+    box_sandbox_lost(s, "its agent does not end a command", BOX_STOP_BROKEN);
+}
+
+/* The agent owns the deadline; this is for one that does not keep it. */
+static void backup_fires(void *arg)
+{
+    box_exec *e = arg;
+    if (e->backup_fired) {
+        box_session_post(e->session, agent_is_broken);
+        return;
+    }
+    e->backup_fired = true;
+    kill_it(e, e->detached ? BOX_CAUSE_CANCELLED : BOX_CAUSE_TIMEOUT);
+    box_timer_set(e->backup_timer,
+                  box_time_add(box_loop_now(e->loop), BOX_EXEC_BROKEN_SECONDS * BOX_SECOND));
+}
+
+/* --- bytes --------------------------------------------------------------------------------- */
+
+static bool may_read(void *arg)
+{
+    box_exec *e = arg;
+    return !e->stream || (!e->detached && e->events.writable(e->arg));
+}
+
+static void on_data(void *arg, int stream, const uint8_t *data, size_t len)
+{
+    box_exec *e = arg;
+    e->last_io = box_loop_now(e->loop);
+    if (e->stream)
+        e->kept[stream].total_bytes += len;
+    else
+        box_keeper_add(&e->kept[stream], data, len);
+    uint64_t total = e->kept[0].total_bytes + e->kept[1].total_bytes;
+    if (total > e->output_kill_bytes && !e->over_output && e->phase == BOX_PHASE_RUNNING) {
+        e->over_output = true;
+        kill_it(e, BOX_CAUSE_OUTPUT_LIMIT);
+    }
+    if (e->stream)
+        e->events.output(e->arg, stream, data, len);
+}
+
+static bool is_drained(const box_exec *e)
+{
+    for (int i = 0; i < 2; i++) {
+        if (e->pumps[i].open && e->pumps[i].left > 0)
+            return false;
+    }
+    return true;
+}
+
+static void on_drained(void *arg)
+{
+    box_exec *e = arg;
+    if (e->phase == BOX_PHASE_DRAINING && is_drained(e))
+        conclude_with_verdict(e);
+}
+
+static const box_pump_events pump_events = {
+    .data = on_data, .may_read = may_read, .drained = on_drained};
+
+static void on_input(void *arg, bool room)
+{
+    box_exec *e = arg;
+    e->last_io = box_loop_now(e->loop);
+    if (room && !e->detached && e->events.stdin_room != NULL)
+        e->events.stdin_room(e->arg);
+}
+
+/* --- what the home side tells -------------------------------------------------------------- */
+
+static int open_pipes(box_exec *e, box_error *err)
+{
+    for (int i = 0; i < 2; i++) {
+        if (box_pump_open(&e->pumps[i], e->loop, box_take_fd(&e->result.pipes[i + 1]), i,
+                          &pump_events, e, err) < 0)
+            return -1;
+    }
+    return box_input_open(&e->input, e->loop, box_take_fd(&e->result.pipes[0]), err);
+}
+
+static void start_timers(box_exec *e)
+{
+    e->began_at = e->last_io = box_loop_now(e->loop);
+    if (e->idle_timeout_ns > 0) {
+        e->idle_timer = box_timer_new(e->loop, idle_fires, e);
+        box_timer_set(e->idle_timer, box_time_add(e->last_io, e->idle_timeout_ns));
+    }
+    if (e->backup_timer == NULL)
+        e->backup_timer = box_timer_new(e->loop, backup_fires, e);
+    uint64_t late = BOX_EXEC_BACKUP_SECONDS * BOX_SECOND;
+    if (!e->detached)
+        late = box_time_add(e->timeout_ns, late);
+    box_timer_set(e->backup_timer, box_time_add(e->last_io, late));
+}
+
+static void take_info(box_exec *e)
+{
+    e->info = box_alloc(sizeof *e->info);
+    box_session_snapshot(e->session, e->info);
+    e->info->created = e->session_created;
+}
+
+void box_exec_began(void *exec)
+{
+    BOX_AUTO(box_exec_unrefp)
+    box_exec *e = exec;
+    e->phase = BOX_PHASE_RUNNING;
+    start_timers(e);
+    take_info(e);
+    box_exec_started started = {.session = e->info,
+                                .pid = e->result.pid,
+                                .started_wall_ns = e->result.started_wall_ns,
+                                .timeout_ns = e->timeout_ns,
+                                .timeout_clamped = e->timeout_clamped,
+                                .timeout_asked_ns = e->timeout_asked_ns};
+    if (!e->detached && e->events.started != NULL)
+        e->events.started(e->arg, &started);
+    box_error err = {0};
+    if (!e->detached && open_pipes(e, &err) < 0)
+        kill_it(e, BOX_CAUSE_CANCELLED); /* no memory for its pipes: it cannot be let run blind */
+}
+
+static void submit(box_exec *e)
+{
+    box_loop_post(e->session->home, box_slots_submit, e);
+}
+
+/* The sandbox vanished before it ran: nothing happened yet, so a new one may be tried, once. */
+static bool try_again(box_exec *e)
+{
+    if (e->tried_again || e->wished || e->detached || e->one_off)
+        return false;
+    e->tried_again = true;
+    box_acquire a = {
+        .tenant = e->session->tenant_name, .id = e->session->id, .spec = e->spec, .for_exec = true};
+    box_session *fresh;
+    bool created;
+    box_error err = {0};
+    if (box_sessions_acquire(e->all, &a, &fresh, &created, &err) < 0)
+        return false; /* the first error says more */
+    box_session_release(e->session);
+    box_session_unref(e->session);
+    e->session = fresh;
+    e->session_created |= created;
+    for (int i = 0; i < 3; i++)
+        box_closep(&e->result.pipes[i]);
+    e->result = (box_exec_result){.pipes = {-1, -1, -1}};
+    submit(e);
+    return true;
+}
+
+void box_exec_over(void *exec)
+{
+    box_exec *e = exec; /* the reference of being under way */
+    bool ran = e->phase == BOX_PHASE_RUNNING;
+    if (!ran) {
+        if (e->result.fate == BOX_FATE_LOST_EARLY && try_again(e))
+            return;
+        conclude_with_error(e, &e->result.error);
+        return;
+    }
+    e->phase = BOX_PHASE_DRAINING;
+    box_timer_free(e->idle_timer);
+    box_timer_free(e->backup_timer);
+    e->idle_timer = e->backup_timer = NULL;
+    bool done = true;
+    for (int i = 0; i < 2; i++)
+        done &= box_pump_drain(&e->pumps[i]);
+    if (done || e->detached)
+        conclude_with_verdict(e);
+}
+
+/* --- the caller ---------------------------------------------------------------------------- */
+
+static int check(const box_exec_request *r, box_error *err)
+{
+    int bad = box_command_check(r->command, "command.", err);
+    if (r->has_queue_timeout && r->queue_timeout_ns < 0)
+        bad |= box_violation(err, "queue_timeout", "must not be negative");
+    return bad;
+}
+
+static int begin_idempotency(box_sessions *all, const box_exec_request *r, box_error *err)
+{
+    if (r->idempotency_key == NULL || r->idempotency_key[0] == '\0')
+        return 0;
+    box_idem_outcome outcome;
+    const char *session;
+    box_time now = box_loop_now(box_loop_current());
+    box_lock_take(&all->lock);
+    int rc = box_idem_begin(all->idem, r->tenant, "exec", r->idempotency_key, r->digest, now,
+                            &outcome, &session, err);
+    box_lock_release(&all->lock);
+    if (rc < 0 || outcome == BOX_IDEM_NEW)
+        return rc;
+    return box_fail(err, BOX_IDEMPOTENCY_DONE,
+                    outcome == BOX_IDEM_RUNNING
+                        ? "the call with this idempotency key is still running"
+                        : "the call with this idempotency key has run; its answer is not kept");
+}
+
+static void forget_idempotency(box_sessions *all, const box_exec_request *r)
+{
+    if (r->idempotency_key == NULL || r->idempotency_key[0] == '\0')
+        return;
+    box_lock_take(&all->lock);
+    box_idem_end(all->idem, r->tenant, "exec", r->idempotency_key, false, 0);
+    box_lock_release(&all->lock);
+}
+
+static void fill_limits(box_exec *e, const box_exec_request *r)
+{
+    const box_command *c = r->command;
+    const box_session *s = e->session;
+    e->timeout_asked_ns = c->has_timeout ? c->timeout_ns : 0;
+    e->timeout_ns = box_profile_timeout(s->profile, (uint64_t)e->timeout_asked_ns,
+                                        s->spec.command_timeout_ns, &e->timeout_clamped);
+    e->queue_timeout_ns =
+        r->has_queue_timeout ? (uint64_t)r->queue_timeout_ns : BOX_EXEC_QUEUE_SECONDS * BOX_SECOND;
+    e->idle_timeout_ns = c->has_idle_timeout ? (uint64_t)c->idle_timeout_ns : 0;
+    e->output_kill_bytes = c->has_output_kill ? (uint64_t)c->output_kill_bytes : UINT64_MAX;
+    bool kill =
+        c->leftovers == BOX_LEFTOVERS_KILL || (c->leftovers == BOX_LEFTOVERS_DEFAULT && e->one_off);
+    e->start_flags = kill ? BOX_START_KILL_LEFTOVERS : 0;
+    size_t limit =
+        c->has_output_limit ? (size_t)c->output_limit_bytes : BOX_DEFAULT_OUTPUT_LIMIT_BYTES;
+    for (int i = 0; i < 2; i++)
+        box_keeper_init(&e->kept[i], e->stream ? 0 : limit);
+}
+
+static box_exec *exec_new(box_sessions *all, const box_exec_request *r,
+                          const box_exec_events *events, void *arg)
+{
+    box_exec *e = box_alloc(sizeof *e);
+    atomic_init(&e->refs, 2); /* the caller's, and one for being under way */
+    e->all = all;
+    e->loop = box_loop_current();
+    e->events = *events;
+    e->arg = arg;
+    e->stream = r->stream;
+    e->phase = BOX_PHASE_WAITING;
+    for (int i = 0; i < 3; i++)
+        e->child_fds[i] = e->result.pipes[i] = -1;
+    box_input_init(&e->input, on_input, e);
+    if (r->spec != NULL) {
+        e->spec = box_alloc(sizeof *e->spec);
+        box_spec_copy(e->spec, r->spec);
+    }
+    if (r->idempotency_key != NULL && r->idempotency_key[0] != '\0') {
+        e->idem_tenant = box_strdup(r->tenant);
+        e->idem_key = box_strdup(r->idempotency_key);
+    }
+    return e;
+}
+
+/* Gives back a command that never was handed over. */
+static void undo(box_exec *e)
+{
+    stop_io(e);
+    for (int i = 0; i < 2; i++)
+        box_keeper_done(&e->kept[i]);
+    leave_session(e);
+    box_exec_unref(e);
+    box_exec_unref(e);
+}
+
+static int prepare(box_exec *e, const box_exec_request *r, box_error *err)
+{
+    fill_limits(e, r);
+    if (box_program_init(&e->program, r->command, &e->session->spec, err) < 0)
+        return -1;
+    if (r->stdin_len > 0)
+        (void)box_input_add(&e->input, r->stdin_data, r->stdin_len); /* told by stdin_room */
+    if (!r->stdin_open)
+        box_input_end(&e->input);
+    return 0;
+}
+
+static int start(box_sessions *all, const box_exec_request *r, const box_exec_events *events,
+                 void *arg, box_exec **out, box_error *err)
+{
+    bool one_off = r->session_id[0] == '\0';
+    box_acquire a = {.tenant = r->tenant,
+                     .id = r->session_id,
+                     .spec = r->spec,
+                     .one_off = one_off,
+                     .for_exec = true};
+    box_session *session;
+    bool created;
+    if (box_sessions_acquire(all, &a, &session, &created, err) < 0)
+        return -1;
+    box_exec *e = exec_new(all, r, events, arg);
+    e->session = session;
+    e->session_created = created;
+    e->one_off = one_off;
+    if (prepare(e, r, err) < 0) {
+        undo(e);
+        return -1;
+    }
+    *out = e;
+    submit(e);
+    return 0;
+}
+
+int box_exec_start(box_sessions *all, const box_exec_request *r, const box_exec_events *events,
+                   void *arg, box_exec **out, box_error *err)
+{
+    if (check(r, err) < 0 || begin_idempotency(all, r, err) < 0)
+        return -1;
+    int rc = start(all, r, events, arg, out, err);
+    if (rc < 0)
+        forget_idempotency(all, r);
+    return rc;
+}
+
+bool box_exec_feed(box_exec *e, const void *data, size_t len)
+{
+    return e->phase >= BOX_PHASE_DRAINING || box_input_add(&e->input, data, len);
+}
+
+void box_exec_close_stdin(box_exec *e)
+{
+    if (e->phase < BOX_PHASE_DRAINING)
+        box_input_end(&e->input);
+}
+
+int box_exec_signal(box_exec *e, int signo, bool tree, box_error *err)
+{
+    if (signo < 1 || signo > 64)
+        return box_violation(err, "signal.number", "must be 1 to 64");
+    if (tree && signo != SIGKILL)
+        return box_violation(err, "signal.scope", "TREE takes only signal 9 (KILL)");
+    box_agent_signal s = {.signo = (uint32_t)signo,
+                          .scope = tree ? BOX_SCOPE_TREE : BOX_SCOPE_MAIN};
+    if (e->phase < BOX_PHASE_DRAINING)
+        wish(e, &s);
+    return 0;
+}
+
+void box_exec_resume(box_exec *e)
+{
+    for (int i = 0; i < 2; i++)
+        box_pump_resume(&e->pumps[i]);
+}
+
+/* Posted: the caller may be inside a callback of one of its pipes. */
+static void conclude_soon(void *exec)
+{
+    BOX_AUTO(box_exec_unrefp)
+    box_exec *e = exec;
+    if (e->phase == BOX_PHASE_DRAINING)
+        conclude_with_verdict(e);
+}
+
+void box_exec_cancel(box_exec *e)
+{
+    if (e == NULL)
+        return;
+    e->detached = true;
+    if (e->phase == BOX_PHASE_DRAINING) {
+        box_loop_post(e->loop, conclude_soon, box_exec_ref(e));
+    } else if (e->phase != BOX_PHASE_OVER) {
+        kill_it(e, BOX_CAUSE_CANCELLED);
+        for (int i = 0; i < 2; i++)
+            box_pump_close(&e->pumps[i]);
+        if (e->backup_timer == NULL)
+            e->backup_timer = box_timer_new(e->loop, backup_fires, e);
+        box_time patience =
+            box_time_add(box_loop_now(e->loop), BOX_EXEC_BACKUP_SECONDS * BOX_SECOND);
+        box_timer_set(e->backup_timer, e->phase == BOX_PHASE_RUNNING ? patience : BOX_TIME_NEVER);
+    }
+    box_exec_unref(e);
+}
+
+void box_exec_free(box_exec *e)
+{
+    assert(e == NULL || e->phase == BOX_PHASE_OVER);
+    box_exec_unref(e);
+}

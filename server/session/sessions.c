@@ -1,0 +1,272 @@
+/* The manager: made from configuration, swept by its own timer, drained at the end. */
+#include <dirent.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/fd.h"
+#include "base/limits.h"
+#include "session/execution.h"
+#include "session/watch.h"
+
+/* --- what the wardens tell ----------------------------------------------------------------- */
+
+static void warden_lost_it(void *session)
+{
+    BOX_AUTO(box_session_unrefp)
+    box_session *s = session;
+    box_sandbox_lost(s, "it ended by itself", BOX_STOP_LOST);
+}
+
+static void warden_lost_it_to_oom(void *session)
+{
+    BOX_AUTO(box_session_unrefp)
+    box_session *s = session;
+    box_sandbox_lost(s, "the kernel ended it for memory", BOX_STOP_LOST);
+}
+
+static void on_exited(void *arg, const box_uid *uid, bool oom)
+{
+    BOX_AUTO(box_session_unrefp)
+    box_session *s = box_sessions_find_uid(arg, uid);
+    if (s != NULL)
+        box_session_post(s, oom ? warden_lost_it_to_oom : warden_lost_it);
+}
+
+static void on_live(void *arg, box_warden *w, void (*add)(void *to, const box_uid *uid), void *to)
+{
+    box_sessions *all = arg;
+    box_lock_take(&all->lock);
+    size_t at = 0;
+    void *value;
+    while (box_map_next(all->by_uid, &at, &value)) {
+        const box_session *s = value;
+        bool lives = s->state == BOX_SESSION_STARTING || s->state == BOX_SESSION_RUNNING;
+        if (s->warden == w && s->at_warden && lives)
+            add(to, &s->uid);
+    }
+    box_lock_release(&all->lock);
+}
+
+/* --- making -------------------------------------------------------------------------------- */
+
+/* Sockets that an earlier run left: names of 32 hexadecimal digits are ours. */
+static void remove_stale_sockets(int dirfd)
+{
+    int copy = openat(dirfd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *dir = copy >= 0 ? fdopendir(copy) : NULL;
+    if (dir == NULL) {
+        box_closep(&copy);
+        return;
+    }
+    box_uid uid;
+    for (struct dirent *e; (e = readdir(dir)) != NULL;) {
+        if (box_uid_parse(e->d_name, &uid))
+            (void)unlinkat(dirfd, e->d_name, 0); /* a name that stays does no harm */
+    }
+    (void)closedir(dir); /* only read */
+}
+
+static void sweep(void *arg)
+{
+    box_sessions *all = arg;
+    box_loop *loop = box_loops_get(all->loops, 0);
+    box_sessions_expire(all, box_loop_now(loop));
+    box_timer_set(all->sweep, box_time_add(box_loop_now(loop), BOX_SESSION_SWEEP_MS * BOX_MS));
+}
+
+static void begin(void *arg)
+{
+    box_sessions *all = arg;
+    all->sweep = box_timer_new(box_loops_get(all->loops, 0), sweep, all);
+    sweep(all);
+}
+
+static uint64_t or_default(uint64_t value, uint64_t normal)
+{
+    return value != 0 ? value : normal;
+}
+
+static void configure(box_sessions *all, const box_sessions_config *c)
+{
+    all->loops = c->loops;
+    all->instance = c->instance;
+    all->backend = box_strdup(c->backend != NULL && c->backend[0] != '\0' ? c->backend : "auto");
+    all->default_image = box_strdup_null(c->default_image);
+    all->default_memory_bytes = c->default_memory_bytes;
+    all->disabled = c->disabled;
+    all->required_guarantees = c->required_guarantees;
+    all->max_sessions = (uint32_t)or_default(c->max_sessions, BOX_MAX_SESSIONS);
+    all->max_sessions_per_tenant =
+        (uint32_t)or_default(c->max_sessions_per_tenant, BOX_MAX_SESSIONS_PER_TENANT);
+    all->idle_ttl_ns = or_default(c->idle_ttl_ns, BOX_SESSION_IDLE_SECONDS * BOX_SECOND);
+    all->lifetime_ns = or_default(c->lifetime_ns, BOX_SESSION_LIFETIME_SECONDS * BOX_SECOND);
+    all->wall_ns = c->wall_ns != NULL ? c->wall_ns : box_wall_ns;
+}
+
+static void make_wardens(box_sessions *all, const box_sessions_config *c)
+{
+    const box_warden_hooks hooks = {.arg = all, .exited = on_exited, .live = on_live};
+    all->wardens = box_alloc_array(c->n_backends > 0 ? c->n_backends : 1, sizeof(box_warden *));
+    for (size_t i = 0; i < c->n_backends; i++) {
+        box_loop *loop = box_loops_get(c->loops, (unsigned)(i % box_loops_count(c->loops)));
+        all->wardens[i] = box_warden_new(loop, &c->backends[i], &c->instance, &hooks);
+    }
+    all->n_wardens = c->n_backends;
+}
+
+int box_sessions_new(const box_sessions_config *c, box_sessions **out, box_error *err)
+{
+    const char *profile = c->default_profile;
+    const box_profile *p =
+        box_profile_find(profile != NULL && profile[0] != '\0' ? profile : "default");
+    if (p == NULL)
+        return box_violation(err, "box.default_profile", "there is no profile %s", profile);
+    BOX_AUTO(box_closep)
+    int dirfd = open(c->run_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+    if (dirfd < 0)
+        return box_fail_errno(err, "open the directory of agents' sockets");
+    remove_stale_sockets(dirfd);
+    /* A command that closes its stdin must not end boxd: EPIPE says the same. */
+    (void)signal(SIGPIPE, SIG_IGN); /* cannot fail for a valid signal */
+    box_sessions *all = box_alloc(sizeof *all);
+    box_lock_init(&all->lock);
+    all->by_key = box_map_new();
+    all->by_uid = box_map_new();
+    all->tenants = box_map_new();
+    all->idem = box_idem_new();
+    box_list_init(&all->watches);
+    all->default_profile = p;
+    all->run_dirfd = box_take_fd(&dirfd);
+    configure(all, c);
+    make_wardens(all, c);
+    box_loop_post(box_loops_get(all->loops, 0), begin, all);
+    *out = all;
+    return 0;
+}
+
+/* --- draining ------------------------------------------------------------------------------ */
+
+static void drain_takes_too_long(void *arg)
+{
+    box_sessions *all = arg;
+    box_lock_take(&all->lock);
+    void (*done)(void *) = all->drained;
+    all->drained = NULL;
+    box_lock_release(&all->lock);
+    if (done != NULL)
+        done(all->drained_arg);
+}
+
+static void drain(void *arg)
+{
+    box_sessions *all = arg;
+    box_loop *loop = box_loops_get(all->loops, 0);
+    box_error why;
+    (void)box_fail(&why, BOX_SHUTTING_DOWN, "the server is shutting down"); /* always -1 */
+    box_watches_end(all, &why);
+    all->drain_limit = box_timer_new(loop, drain_takes_too_long, all);
+    box_timer_set(all->drain_limit,
+                  box_time_add(box_loop_now(loop), BOX_SESSIONS_DRAIN_SECONDS * BOX_SECOND));
+    box_sessions_stop_all(all);
+}
+
+void box_sessions_drain(box_sessions *all, void (*done)(void *arg), void *arg)
+{
+    box_lock_take(&all->lock);
+    all->draining = true;
+    all->drained = done;
+    all->drained_arg = arg;
+    box_lock_release(&all->lock);
+    box_loop_post(box_loops_get(all->loops, 0), drain, all);
+}
+
+/* --- freeing ------------------------------------------------------------------------------- */
+
+/* What the home loop would have let go. */
+static void strip(box_session *s)
+{
+    box_agent_free(s->agent);
+    s->agent = NULL;
+    box_timer_free(s->timer);
+    s->timer = NULL;
+    box_slots_drop_held(s);
+    box_closep(&s->cgroup_fd);
+    box_closep(&s->memory_fd);
+}
+
+static void free_sessions(box_map *map)
+{
+    size_t at = 0;
+    void *value;
+    while (box_map_next(map, &at, &value))
+        strip(value);
+    at = 0;
+    while (box_map_next(map, &at, &value))
+        box_session_unref(value);
+    box_map_free(map);
+}
+
+void box_sessions_free(box_sessions *all)
+{
+    if (all == NULL)
+        return;
+    for (size_t i = 0; i < all->n_wardens; i++)
+        box_warden_free(all->wardens[i]);
+    free(all->wardens);
+    free_sessions(all->by_uid);
+    free_sessions(all->by_key);
+    size_t at = 0;
+    void *value;
+    while (box_map_next(all->tenants, &at, &value)) {
+        box_tenant *t = value;
+        free(t->name);
+        free(t);
+    }
+    box_map_free(all->tenants);
+    box_idem_free(all->idem);
+    box_timer_free(all->sweep);
+    box_timer_free(all->drain_limit);
+    box_closep(&all->run_dirfd);
+    box_lock_done(&all->lock);
+    free(all->backend);
+    free(all->default_image);
+    free(all);
+}
+
+/* --- statistics ---------------------------------------------------------------------------- */
+
+static void count_tenant(box_tenant *t, box_sessions_stats *out)
+{
+    out->live = t->live;
+    out->records = t->n_ended;
+    for (box_list *at = t->sessions.next; at != &t->sessions; at = at->next) {
+        const box_session *s = BOX_CONTAINER(at, box_session, of_tenant);
+        out->running_execs += s->running_execs;
+        out->queued_execs += s->queued_execs;
+    }
+}
+
+void box_sessions_stats_get(box_sessions *all, const char *tenant, box_sessions_stats *out)
+{
+    box_lock_take(&all->lock);
+    *out = (box_sessions_stats){.created_total = all->created_total,
+                                .execs_total = all->execs_total,
+                                .max_sessions = tenant != NULL ? all->max_sessions_per_tenant
+                                                               : all->max_sessions,
+                                .draining = all->draining};
+    box_tenant *t = tenant != NULL ? box_map_get(all->tenants, tenant) : NULL;
+    if (tenant == NULL) {
+        out->live = all->live;
+        out->running_execs = all->running_execs;
+        out->queued_execs = all->queued_execs;
+        size_t at = 0;
+        void *value;
+        while (box_map_next(all->tenants, &at, &value))
+            out->records += ((const box_tenant *)value)->n_ended;
+    } else if (t != NULL) {
+        count_tenant(t, out);
+    }
+    box_lock_release(&all->lock);
+}

@@ -1,0 +1,415 @@
+/* The home side of commands: who runs in a session and who waits. */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/fd.h"
+#include "base/limits.h"
+#include "session/cgroup.h"
+#include "session/execution.h"
+
+/* --- leaving the home side ----------------------------------------------------------------- */
+
+static void tell_counts(box_session *s, bool started)
+{
+    box_session_count_execs(s, s->n_queued, s->n_running, started);
+}
+
+static void leave_lists(box_exec *e)
+{
+    box_session *s = e->session;
+    if (e->home == BOX_HOME_QUEUED)
+        s->n_queued--;
+    else if (e->home != BOX_HOME_NONE)
+        s->n_running--;
+    box_list_remove(&e->link);
+    e->home = BOX_HOME_NONE;
+    box_timer_free(e->wait_timer);
+    e->wait_timer = NULL;
+    for (int i = 0; i < 3; i++)
+        box_closep(&e->child_fds[i]);
+    tell_counts(s, false);
+}
+
+/* The reference of the session's list goes to the call side. */
+static void over(box_exec *e, box_exec_fate fate, const box_error *why)
+{
+    leave_lists(e);
+    e->result.fate = fate;
+    if (why != NULL)
+        e->result.error = *why;
+    box_loop_post(e->loop, box_exec_over, e);
+}
+
+/* --- waiting ------------------------------------------------------------------------------- */
+
+static int queue_full(const box_exec *e, const char *limit, uint64_t max, box_error *err)
+{
+    (void)box_fail(err, BOX_EXEC_QUEUE,
+                   "session %s is busy: retry later, or raise "
+                   "max_parallel_execs",
+                   e->session->id);
+    box_error_add(err, "limit", limit);
+    box_error_add_int(err, "max", (int64_t)max);
+    box_error_add_int(err, "used", e->session->n_queued);
+    err->retry_ms = 1000;
+    return -1;
+}
+
+static void wait_is_over(void *arg)
+{
+    box_exec *e = arg;
+    box_error err;
+    (void)queue_full(e, "queue_timeout_ms", e->queue_timeout_ns / BOX_MS, &err); /* always -1 */
+    over(e, BOX_FATE_NEVER_RAN, &err);
+}
+
+static void start_waiting(box_exec *e)
+{
+    if (e->wait_timer != NULL)
+        return;
+    e->wait_timer = box_timer_new(e->session->home, wait_is_over, e);
+    box_timer_set(e->wait_timer, box_time_add(box_loop_now(e->session->home), e->queue_timeout_ns));
+}
+
+static bool has_slot(box_session *s)
+{
+    return s->n_running < box_session_parallel(s);
+}
+
+void box_slots_submit(void *exec)
+{
+    box_exec *e = exec; /* the reference becomes the list's */
+    box_session *s = e->session;
+    box_stop_reason reason;
+    box_session_state state = box_session_state_now(s, &reason);
+    e->submitted_at = box_loop_now(s->home);
+    if (state >= BOX_SESSION_STOPPING || s->ending) {
+        box_error err = {0};
+        (void)box_session_not_running(s, &err); /* always -1 */
+        over(e, state == BOX_SESSION_ERROR ? BOX_FATE_LOST_EARLY : BOX_FATE_NEVER_RAN, &err);
+        return;
+    }
+    bool runs = state == BOX_SESSION_RUNNING;
+    bool must_wait = !runs || !has_slot(s) || s->n_queued > 0;
+    box_error err;
+    if (must_wait && s->n_queued >= BOX_EXEC_QUEUE_DEPTH) {
+        (void)queue_full(e, "queue_depth", BOX_EXEC_QUEUE_DEPTH, &err); /* always -1 */
+        over(e, BOX_FATE_NEVER_RAN, &err);
+        return;
+    }
+    if (runs && must_wait && e->queue_timeout_ns == 0) {
+        (void)queue_full(e, "queue_timeout_ms", 0, &err); /* always -1 */
+        over(e, BOX_FATE_NEVER_RAN, &err);
+        return;
+    }
+    e->home = BOX_HOME_QUEUED;
+    s->n_queued++;
+    box_list_append(&s->queue, &e->link);
+    tell_counts(s, false);
+    if (runs)
+        box_slots_run(s);
+}
+
+/* --- starting ------------------------------------------------------------------------------ */
+
+/* ours: nonblocking; theirs: 0666, because the inode is boxd's and /dev/stdout is opened by others
+ * (sandbox-facts.md, section 6). */
+static int make_pipe(int *ours, int *theirs, bool ours_writes, box_error *err)
+{
+    int ends[2];
+    if (pipe2(ends, O_CLOEXEC) < 0)
+        return box_fail_errno(err, "pipe");
+    *ours = ends[ours_writes ? 1 : 0];
+    *theirs = ends[ours_writes ? 0 : 1];
+    if (fchmod(*theirs, 0666) < 0)
+        return box_fail_errno(err, "pipe mode");
+    return box_fd_set_nonblocking(*ours, err);
+}
+
+static int start(box_exec *e, box_error *err)
+{
+    box_session *s = e->session;
+    for (int i = 0; i < 3; i++) {
+        if (make_pipe(&e->result.pipes[i], &e->child_fds[i], i == 0, err) < 0)
+            return -1;
+    }
+    e->agent_id = s->next_exec_id++;
+    e->oom_before = box_cgroup_oom_kills(s->memory_fd, s->memory_version);
+    return box_agent_start_command(s->agent, e->agent_id, &e->program, e->start_flags,
+                                   e->timeout_ns, e->child_fds, err);
+}
+
+static void grant(box_exec *e)
+{
+    box_session *s = e->session;
+    box_list_remove(&e->link);
+    s->n_queued--;
+    s->n_running++;
+    e->home = BOX_HOME_STARTING;
+    box_list_append(&s->running, &e->link);
+    box_timer_free(e->wait_timer);
+    e->wait_timer = NULL;
+    e->result.queue_ns = box_time_left(box_loop_now(s->home), e->submitted_at);
+    tell_counts(s, false);
+    box_error err = {0};
+    if (start(e, &err) < 0)
+        over(e, BOX_FATE_NEVER_RAN, &err);
+}
+
+void box_slots_run(box_session *s)
+{
+    if (s->agent == NULL || s->ending)
+        return;
+    while (!box_list_empty(&s->queue) && has_slot(s))
+        grant(BOX_CONTAINER(s->queue.next, box_exec, link));
+    for (box_list *at = s->queue.next, *next; at != &s->queue; at = next) {
+        next = at->next;
+        box_exec *e = BOX_CONTAINER(at, box_exec, link);
+        start_waiting(e);
+    }
+}
+
+/* --- the agent's word ---------------------------------------------------------------------- */
+
+static box_exec *find_running(box_session *s, uint64_t id)
+{
+    for (box_list *at = s->running.next; at != &s->running; at = at->next) {
+        box_exec *e = BOX_CONTAINER(at, box_exec, link);
+        if (e->agent_id == id)
+            return e;
+    }
+    return NULL;
+}
+
+static void send_wanted(box_exec *e)
+{
+    if (e->kill_wanted)
+        box_agent_signal_command(e->session->agent, e->agent_id, &e->kill);
+    for (uint32_t n = 1; n <= 64; n++) {
+        if ((e->signals_wanted >> (n - 1) & 1) == 0)
+            continue;
+        box_agent_signal signal = {.signo = n, .scope = BOX_SCOPE_MAIN};
+        box_agent_signal_command(e->session->agent, e->agent_id, &signal);
+    }
+    e->signals_wanted = 0;
+}
+
+static void on_started(void *arg, uint64_t id, const box_agent_started *started)
+{
+    box_session *s = arg;
+    box_exec *e = find_running(s, id);
+    if (e == NULL || e->home != BOX_HOME_STARTING) {
+        box_sandbox_lost(s, "its agent started what nobody asked for", BOX_STOP_BROKEN);
+        return;
+    }
+    if (started->error.reason != BOX_NONE) {
+        over(e, BOX_FATE_NEVER_RAN, &started->error);
+        box_slots_run(s);
+        box_sandbox_exec_gone(s);
+        return;
+    }
+    e->home = BOX_HOME_RUNNING;
+    e->result.pid = started->pid;
+    e->result.started_wall_ns = s->all->wall_ns();
+    tell_counts(s, true);
+    send_wanted(e);
+    box_loop_post(e->loop, box_exec_began, box_exec_ref(e));
+}
+
+static void on_exited(void *arg, uint64_t id, const box_agent_exit *exit)
+{
+    box_session *s = arg;
+    box_exec *e = find_running(s, id);
+    if (e == NULL || e->home != BOX_HOME_RUNNING) {
+        box_sandbox_lost(s, "its agent ended what does not run", BOX_STOP_BROKEN);
+        return;
+    }
+    box_exec_result *r = &e->result;
+    r->exit = *exit;
+    r->stopped = s->ending;
+    uint64_t now = box_cgroup_oom_kills(s->memory_fd, s->memory_version);
+    r->oom_kills = now > e->oom_before ? now - e->oom_before : 0;
+    r->has_cgroup_cpu = box_cgroup_cpu_ns(s->cgroup_fd, id, &r->cgroup_cpu_ns);
+    box_agent_ack(s->agent, id);
+    over(e, BOX_FATE_EXITED, NULL);
+    box_slots_run(s);
+    box_sandbox_exec_gone(s);
+}
+
+static void on_lost(void *arg, const box_error *why, bool protocol)
+{
+    box_session *s = arg;
+    const char *cause = box_error_get(why, "cause");
+    box_sandbox_lost(s, cause != NULL ? cause : why->msg,
+                     protocol ? BOX_STOP_BROKEN : BOX_STOP_LOST);
+}
+
+static void on_ready(void *arg)
+{
+    box_session *s = arg;
+    if (box_session_event_happens(s, BOX_EVENT_READY, BOX_STOP_NONE, NULL))
+        box_slots_run(s);
+}
+
+const box_agent_events box_slots_agent_events = {
+    .ready = on_ready, .started = on_started, .exited = on_exited, .lost = on_lost};
+
+/* --- ending what waits and what runs ------------------------------------------------------- */
+
+void box_slots_fail_waiting(box_session *s, const box_error *why)
+{
+    while (!box_list_empty(&s->queue)) {
+        box_exec *e = BOX_CONTAINER(s->queue.next, box_exec, link);
+        over(e, BOX_FATE_NEVER_RAN, why);
+    }
+}
+
+static void send_signal(box_exec *e, const box_agent_signal *signal)
+{
+    bool kills = signal->scope == BOX_SCOPE_TREE;
+    e->we_killed |= signal->signo == SIGKILL;
+    if (e->home == BOX_HOME_RUNNING && e->session->agent != NULL) {
+        box_agent_signal_command(e->session->agent, e->agent_id, signal);
+    } else if (kills) {
+        if (!e->kill_wanted)
+            e->kill = *signal;
+        e->kill_wanted = true;
+    } else {
+        e->signals_wanted |= UINT64_C(1) << (signal->signo - 1);
+    }
+}
+
+void box_slots_kill_running(box_session *s, box_agent_cause cause)
+{
+    box_agent_signal kill = {.signo = SIGKILL, .scope = BOX_SCOPE_TREE, .cause = cause};
+    for (box_list *at = s->running.next; at != &s->running; at = at->next)
+        send_signal(BOX_CONTAINER(at, box_exec, link), &kill);
+}
+
+void box_slots_lose(box_session *s, const box_error *why)
+{
+    box_list *lists[] = {&s->running, &s->queue};
+    for (size_t i = 0; i < BOX_COUNT(lists); i++) {
+        while (!box_list_empty(lists[i])) {
+            box_exec *e = BOX_CONTAINER(lists[i]->next, box_exec, link);
+            e->result.stopped = s->ending;
+            over(e, e->home == BOX_HOME_RUNNING ? BOX_FATE_LOST : BOX_FATE_LOST_EARLY, why);
+        }
+    }
+}
+
+/* --- the call side's wishes ---------------------------------------------------------------- */
+
+typedef struct wish {
+    box_exec *exec;
+    box_agent_signal signal;
+} wish;
+
+static void wish_arrives(void *arg)
+{
+    wish *w = arg;
+    box_exec *e = w->exec;
+    if (e->home == BOX_HOME_QUEUED && w->signal.scope == BOX_SCOPE_TREE) {
+        box_error err;
+        (void)box_fail(&err, BOX_CANCELLED, "cancelled before it ran"); /* always -1 */
+        over(e, BOX_FATE_NEVER_RAN, &err);
+    } else if (e->home != BOX_HOME_NONE) {
+        send_signal(e, &w->signal);
+    }
+    box_exec_unref(e);
+    free(w);
+}
+
+void box_slots_signal(box_exec *e, const box_agent_signal *s)
+{
+    wish *w = box_alloc(sizeof *w);
+    w->exec = box_exec_ref(e);
+    w->signal = *s;
+    box_loop_post(e->session->home, wish_arrives, w);
+}
+
+void box_slots_kill(box_exec *e, box_agent_cause cause)
+{
+    box_agent_signal kill = {.signo = SIGKILL, .scope = BOX_SCOPE_TREE, .cause = cause};
+    box_slots_signal(e, &kill);
+}
+
+/* --- pipes of background processes --------------------------------------------------------- */
+
+typedef struct held {
+    box_list link;
+    box_session *session;
+    int fd;
+} held;
+
+enum { HELD_CHECK_SECONDS = 5 };
+
+static void drop(box_session *s, held *h)
+{
+    box_list_remove(&h->link);
+    s->n_held--;
+    box_closep(&h->fd);
+    free(h);
+}
+
+/* A pipe whose writers are all gone reports POLLHUP. */
+static void check_held(void *arg)
+{
+    box_session *s = arg;
+    for (box_list *at = s->held.next, *next; at != &s->held; at = next) {
+        next = at->next;
+        held *h = BOX_CONTAINER(at, held, link);
+        struct pollfd p = {.fd = h->fd};
+        if (poll(&p, 1, 0) != 0)
+            drop(s, h);
+    }
+    if (s->n_held > 0)
+        box_timer_set(s->held_timer,
+                      box_time_add(box_loop_now(s->home), HELD_CHECK_SECONDS * BOX_SECOND));
+}
+
+static void hold_arrives(void *arg)
+{
+    held *h = arg;
+    box_session *s = h->session;
+    if (s->ending) {
+        box_closep(&h->fd);
+        free(h);
+        box_session_unref(s);
+        return;
+    }
+    s->n_held++;
+    box_list_append(&s->held, &h->link);
+    if (s->n_held > BOX_MAX_HELD_PIPES)
+        drop(s, BOX_CONTAINER(s->held.next, held, link));
+    if (s->held_timer == NULL)
+        s->held_timer = box_timer_new(s->home, check_held, s);
+    box_timer_set(s->held_timer,
+                  box_time_add(box_loop_now(s->home), HELD_CHECK_SECONDS * BOX_SECOND));
+    box_session_unref(s);
+}
+
+void box_slots_hold(box_session *s, int fds[2])
+{
+    for (int i = 0; i < 2; i++) {
+        if (fds[i] < 0)
+            continue;
+        held *h = box_alloc(sizeof *h);
+        h->session = box_session_ref(s);
+        h->fd = box_take_fd(&fds[i]);
+        box_loop_post(s->home, hold_arrives, h);
+    }
+}
+
+void box_slots_drop_held(box_session *s)
+{
+    while (!box_list_empty(&s->held))
+        drop(s, BOX_CONTAINER(s->held.next, held, link));
+    box_timer_free(s->held_timer);
+    s->held_timer = NULL;
+}

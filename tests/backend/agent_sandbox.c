@@ -1,0 +1,667 @@
+#include "agent_sandbox.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/capability.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <poll.h>
+#include <sched.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/fd.h"
+
+enum { BASE_UID = 0x70000000, IDS = 65536, HIGH_FD = 100, EVENTS = 4096, WAIT_MS = 15000 };
+
+typedef struct sandbox_cgroup {
+    char root[256]; /* this sandbox's directory S; "" = none */
+} sandbox_cgroup;
+
+struct sandbox {
+    sandbox_options options;
+    char dir[64];
+    char path[96];
+    int listen;
+    int conn;
+    pid_t init;
+    pid_t helper;
+    bool ended;
+    sandbox_cgroup v2;   /* cgroup2: agent, box, box/x */
+    sandbox_cgroup pids; /* v1 pids controller; v2 hosts use v2 */
+    bool pids_limited;
+    uint64_t next_id;
+    size_t n_events;
+    box_agent_packet events[EVENTS];
+};
+
+/* --- control groups -------------------------------------------------------------------------- */
+
+static const char *first_existing(const char *const *paths)
+{
+    for (; *paths != NULL; paths++) {
+        if (access(*paths, F_OK) == 0)
+            break;
+    }
+    return *paths;
+}
+
+/* The mount of cgroup2: hybrid or pure. */
+static const char *v2_mount(void)
+{
+    static const char *const marks[] = {"/sys/fs/cgroup/unified/cgroup.procs",
+                                        "/sys/fs/cgroup/cgroup.controllers", NULL};
+    const char *found = first_existing(marks);
+    if (found == NULL)
+        return NULL;
+    return found == marks[0] ? "/sys/fs/cgroup/unified" : "/sys/fs/cgroup";
+}
+
+const char *sandbox_missing(sandbox_mode mode)
+{
+    if (geteuid() != 0)
+        return "needs root";
+    if (mode != SANDBOX_REAPERS && v2_mount() == NULL)
+        return "needs a cgroup2 tree";
+    return NULL;
+}
+
+static void make_dir(const char *root, const char *name)
+{
+    char path[512];
+    (void)snprintf(path, sizeof path, "%s/%s", root, name);
+    assert_int_equal(mkdir(path, 0755), 0);
+}
+
+static int try_write(const char *root, const char *name, const char *text)
+{
+    char path[512];
+    box_error err;
+    (void)snprintf(path, sizeof path, "%s/%s", root, name);
+    return box_fd_write_file(AT_FDCWD, path, text, &err);
+}
+
+static void give(const char *root, const char *name)
+{
+    char path[512];
+    (void)snprintf(path, sizeof path, "%s/%s", root, name);
+    assert_int_equal(chown(path, BASE_UID, BASE_UID), 0);
+}
+
+static void limit_pids(sandbox *s)
+{
+    char text[32];
+    (void)snprintf(text, sizeof text, "%d", s->options.pids_max != 0 ? s->options.pids_max : 256);
+    static const char v1[] = "/sys/fs/cgroup/pids";
+    char mark[64];
+    (void)snprintf(mark, sizeof mark, "%s/cgroup.procs", v1);
+    if (access(mark, W_OK) == 0) {
+        (void)snprintf(s->pids.root, sizeof s->pids.root, "%s/%s", v1, strrchr(s->dir, '/') + 1);
+        assert_int_equal(mkdir(s->pids.root, 0755), 0);
+        make_dir(s->pids.root, "box");
+        s->pids_limited = try_write(s->pids.root, "box/pids.max", text) == 0;
+    } else if (s->v2.root[0] != '\0') {
+        s->pids_limited = try_write(s->v2.root, "cgroup.subtree_control", "+pids") == 0 &&
+                          try_write(s->v2.root, "box/pids.max", text) == 0;
+    }
+}
+
+static void make_cgroups(sandbox *s)
+{
+    if (s->options.mode != SANDBOX_REAPERS) {
+        (void)snprintf(s->v2.root, sizeof s->v2.root, "%s/%s", v2_mount(),
+                       strrchr(s->dir, '/') + 1);
+        assert_int_equal(mkdir(s->v2.root, 0755), 0);
+        make_dir(s->v2.root, "agent");
+        make_dir(s->v2.root, "box");
+        make_dir(s->v2.root, "box/x");
+        give(s->v2.root, "box/x");
+        give(s->v2.root, "box/x/cgroup.procs");
+        give(s->v2.root, "box/cgroup.procs");
+    }
+    limit_pids(s);
+}
+
+static void remove_below(const char *path)
+{
+    char sub[1024];
+    DIR *d = opendir(path);
+    if (d == NULL)
+        return;
+    for (const struct dirent *e; (e = readdir(d)) != NULL;) {
+        if (e->d_type != DT_DIR || e->d_name[0] == '.')
+            continue;
+        (void)snprintf(sub, sizeof sub, "%s/%s", path, e->d_name);
+        remove_below(sub);
+    }
+    (void)closedir(d);
+    for (int i = 0; i < 200 && rmdir(path) < 0 && errno == EBUSY; i++)
+        (void)poll(NULL, 0, 10);
+}
+
+static int open_at(const char *root, const char *name, int flags)
+{
+    char path[512];
+    (void)snprintf(path, sizeof path, "%s/%s", root, name);
+    int fd = open(path, flags | O_CLOEXEC);
+    assert_true(fd >= 0);
+    return fd;
+}
+
+/* --- the helper that becomes PID 1 ----------------------------------------------------------- */
+
+static void must(bool ok, const char *what)
+{
+    if (ok)
+        return;
+    (void)dprintf(STDERR_FILENO, "sandbox helper: %s: %s\n", what, strerror(errno));
+    _exit(1);
+}
+
+static void drop_bounding(void)
+{
+    for (unsigned long cap = 0; cap < 64; cap++) {
+        if (cap != CAP_KILL && cap != CAP_SETUID && cap != CAP_SETGID && cap != CAP_SETPCAP)
+            (void)prctl(PR_CAPBSET_DROP, cap, 0, 0, 0);
+    }
+}
+
+/* In the child that is PID 1 already. fds: agent program, then what goes to 3, 4, ...; -1 = a hole.
+ */
+static void become_agent(const int *fds, size_t n)
+{
+    must(mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0, "private mounts");
+    must(mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL) == 0, "proc");
+    must(mount("tmpfs", "/tmp", "tmpfs", MS_NOSUID | MS_NODEV, "mode=1777") == 0, "tmp");
+    must(chdir("/") == 0, "chdir");
+    for (size_t i = 0; i < n; i++)
+        must(fds[i] < 0 || dup2(fds[i], HIGH_FD + (int)i) >= 0, "dup high");
+    for (size_t i = 1; i < n; i++) {
+        if (fds[i] >= 0)
+            must(dup2(HIGH_FD + (int)i, 2 + (int)i) >= 0, "dup low");
+        else
+            (void)close(2 + (int)i);
+    }
+    /* One descriptor the agent was not promised stays open on purpose. */
+    must(fcntl(HIGH_FD, F_SETFD, FD_CLOEXEC) == 0, "cloexec");
+    drop_bounding();
+    static char *argv[] = {(char *)(uintptr_t) "box-agent", NULL};
+    static char *env[] = {NULL};
+    (void)syscall(SYS_execveat, HIGH_FD, "", argv, env, AT_EMPTY_PATH);
+    must(false, "exec box-agent");
+}
+
+static void helper_main(int ready, int go, int tell, const int *fds, size_t n)
+{
+    char c = 0;
+    must(unshare(CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWIPC) == 0, "unshare");
+    must(write(ready, "r", 1) == 1 && read(go, &c, 1) == 1, "maps");
+    must(syscall(SYS_setgroups, 0, NULL) == 0, "setgroups");
+    must(syscall(SYS_setresgid, 0, 0, 0) == 0 && syscall(SYS_setresuid, 0, 0, 0) == 0, "ids");
+    pid_t pid = fork();
+    must(pid >= 0, "fork");
+    if (pid == 0)
+        become_agent(fds, n);
+    must(write(tell, &pid, sizeof pid) == sizeof pid, "tell");
+    int status = 0;
+    must(waitpid(pid, &status, 0) == pid, "wait");
+    _exit(WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
+}
+
+static void write_map(pid_t pid, const char *file)
+{
+    char path[64];
+    char text[64];
+    box_error err;
+    (void)snprintf(path, sizeof path, "/proc/%d/%s", (int)pid, file);
+    (void)snprintf(text, sizeof text, "0 %u %u\n", (unsigned)BASE_UID, (unsigned)IDS);
+    assert_int_equal(box_fd_write_file(AT_FDCWD, path, text, &err), 0);
+}
+
+static int setup_memfd(const sandbox_options *o, uint32_t n_box_procs)
+{
+    box_agent_setup setup = {
+        .version = BOX_AGENT_VERSION,
+        .command_uid = 1000,
+        .command_gid = 1000,
+        .has_cgroup2 = o->mode != SANDBOX_REAPERS,
+        .n_box_procs = n_box_procs,
+        .orphan_seconds = o->orphan_seconds,
+        .flags = o->mode == SANDBOX_OLD_KERNEL ? BOX_AGENT_SETUP_NO_CGROUP_KILL : 0,
+    };
+    int fd = -1;
+    box_error err;
+    assert_int_equal(box_fd_memfd("setup", &setup, sizeof setup, &fd, &err), 0);
+    return fd;
+}
+
+/* Allows everything; for an old kernel clone3 and close_range do not exist. */
+static int filter_memfd(const sandbox_options *o)
+{
+    const struct sock_filter old[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_clone3, 2, 0),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_close_range, 1, 0),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOSYS),
+    };
+    const struct sock_filter all[] = {BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)};
+    bool is_old = o->mode == SANDBOX_OLD_KERNEL;
+    int fd = -1;
+    box_error err;
+    assert_int_equal(
+        box_fd_memfd("filter", is_old ? old : all, is_old ? sizeof old : sizeof all, &fd, &err), 0);
+    return fd;
+}
+
+static void start_helper(sandbox *s, const int *fds, size_t n)
+{
+    int ready[2];
+    int go[2];
+    int tell[2];
+    char c = 0;
+    assert_true(pipe(ready) == 0 && pipe(go) == 0 && pipe(tell) == 0);
+    s->helper = fork();
+    assert_true(s->helper >= 0);
+    if (s->helper == 0)
+        helper_main(ready[1], go[0], tell[1], fds, n);
+    assert_int_equal(read(ready[0], &c, 1), 1);
+    write_map(s->helper, "uid_map");
+    write_map(s->helper, "gid_map");
+    if (s->v2.root[0] != '\0') {
+        char pid[16];
+        (void)snprintf(pid, sizeof pid, "%d", (int)s->helper);
+        assert_int_equal(try_write(s->v2.root, "agent/cgroup.procs", pid), 0);
+    }
+    assert_int_equal(write(go[1], "g", 1), 1);
+    assert_int_equal(read(tell[0], &s->init, sizeof s->init), sizeof s->init);
+    int all[] = {ready[0], ready[1], go[0], go[1], tell[0], tell[1]};
+    for (size_t i = 0; i < BOX_COUNT(all); i++)
+        (void)close(all[i]);
+}
+
+static void start_agent(sandbox *s)
+{
+    int fds[7] = {-1, -1, -1, -1, -1, -1, -1};
+    uint32_t procs = 0;
+    size_t n = 5;
+    fds[0] = open(BOX_AGENT_PROGRAM, O_RDONLY | O_CLOEXEC);
+    assert_true(fds[0] >= 0);
+    if (s->v2.root[0] != '\0') {
+        fds[4] = open_at(s->v2.root, "box/x", O_RDONLY | O_DIRECTORY);
+        fds[n++] = open_at(s->v2.root, "box/cgroup.procs", O_WRONLY);
+        procs++;
+    }
+    if (s->pids.root[0] != '\0') {
+        fds[n++] = open_at(s->pids.root, "box/cgroup.procs", O_WRONLY);
+        procs++;
+    }
+    fds[1] = s->listen;
+    fds[2] = setup_memfd(&s->options, procs);
+    fds[3] = filter_memfd(&s->options);
+    start_helper(s, fds, n);
+    for (size_t i = 0; i < BOX_COUNT(fds); i++) {
+        if (i != 1)
+            box_closep(&fds[i]);
+    }
+}
+
+/* --- life ------------------------------------------------------------------------------------ */
+
+sandbox *sandbox_open(const sandbox_options *options)
+{
+    sandbox *s = box_alloc(sizeof *s);
+    s->options = *options;
+    s->conn = -1;
+    s->next_id = 1;
+    (void)snprintf(s->dir, sizeof s->dir, "/tmp/box-agent-test.XXXXXX");
+    assert_non_null(mkdtemp(s->dir));
+    (void)snprintf(s->path, sizeof s->path, "%s/agent.sock", s->dir);
+    struct sockaddr_un name = {.sun_family = AF_UNIX};
+    memcpy(name.sun_path, s->path, strlen(s->path) + 1);
+    s->listen = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    assert_true(s->listen >= 0);
+    assert_int_equal(bind(s->listen, (struct sockaddr *)&name, sizeof name), 0);
+    assert_int_equal(listen(s->listen, 4), 0);
+    make_cgroups(s);
+    start_agent(s);
+    (void)sandbox_connect(s);
+    return s;
+}
+
+int sandbox_wait(sandbox *s, int timeout_ms)
+{
+    box_time end = box_now() + (uint64_t)timeout_ms * BOX_MS;
+    int status = 0;
+    while (!s->ended) {
+        if (waitpid(s->helper, &status, WNOHANG) == s->helper) {
+            s->ended = true;
+            return WIFEXITED(status) ? WEXITSTATUS(status) : -2;
+        }
+        if (box_now() > end)
+            return -1;
+        (void)poll(NULL, 0, 5);
+    }
+    return -1;
+}
+
+void sandbox_close(sandbox *s)
+{
+    sandbox_disconnect(s);
+    if (!s->ended) {
+        (void)kill(s->init, SIGKILL);
+        (void)sandbox_wait(s, 10000);
+    }
+    (void)close(s->listen);
+    (void)unlink(s->path);
+    (void)rmdir(s->dir);
+    if (s->v2.root[0] != '\0')
+        remove_below(s->v2.root);
+    if (s->pids.root[0] != '\0')
+        remove_below(s->pids.root);
+    free(s);
+}
+
+pid_t sandbox_init_pid(const sandbox *s)
+{
+    return s->init;
+}
+
+const char *sandbox_socket_path(const sandbox *s)
+{
+    return s->path;
+}
+
+bool sandbox_pids_limited(const sandbox *s)
+{
+    return s->pids_limited;
+}
+
+int sandbox_fd(const sandbox *s)
+{
+    return s->conn;
+}
+
+static void read_text(const char *path, char *out, size_t size)
+{
+    BOX_AUTO(box_closep)
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd < 0 ? 0 : read(fd, out, size - 1);
+    out[n > 0 ? n : 0] = '\0';
+}
+
+/* Calls see for every host pid whose pid namespace is the sandbox's. */
+static int each_process(const sandbox *s, const char *comm, pid_t *found)
+{
+    char path[300];
+    char mine[64] = "";
+    char other[64];
+    int count = 0;
+    (void)snprintf(path, sizeof path, "/proc/%d/ns/pid", (int)s->init);
+    if (readlink(path, mine, sizeof mine - 1) < 0)
+        return 0;
+    DIR *d = opendir("/proc");
+    assert_non_null(d);
+    for (const struct dirent *e; (e = readdir(d)) != NULL;) {
+        if (e->d_name[0] < '1' || e->d_name[0] > '9')
+            continue;
+        memset(other, 0, sizeof other);
+        (void)snprintf(path, sizeof path, "/proc/%s/ns/pid", e->d_name);
+        if (readlink(path, other, sizeof other - 1) < 0 || strcmp(mine, other) != 0)
+            continue;
+        count++;
+        char name[32];
+        (void)snprintf(path, sizeof path, "/proc/%s/comm", e->d_name);
+        read_text(path, name, sizeof name);
+        if (comm != NULL && strncmp(name, comm, strlen(comm)) == 0)
+            *found = (pid_t)strtol(e->d_name, NULL, 10);
+    }
+    (void)closedir(d);
+    return count;
+}
+
+int sandbox_processes(const sandbox *s)
+{
+    return each_process(s, NULL, NULL);
+}
+
+pid_t sandbox_zygote_pid(const sandbox *s)
+{
+    pid_t found = 0;
+    (void)each_process(s, "box-zygote", &found);
+    return found;
+}
+
+int sandbox_command_dirs(const sandbox *s)
+{
+    char path[512];
+    int count = 0;
+    if (s->v2.root[0] == '\0')
+        return -1;
+    (void)snprintf(path, sizeof path, "%s/box/x", s->v2.root);
+    DIR *d = opendir(path);
+    assert_non_null(d);
+    for (const struct dirent *e; (e = readdir(d)) != NULL;)
+        count += e->d_type == DT_DIR && e->d_name[0] != '.';
+    (void)closedir(d);
+    return count;
+}
+
+bool sandbox_dirs_below(const sandbox *s, int below)
+{
+    box_time end = box_now() + 5 * BOX_SECOND;
+    while (sandbox_command_dirs(s) >= below) {
+        if (box_now() > end)
+            return false;
+        (void)poll(NULL, 0, 10);
+    }
+    return true;
+}
+
+/* --- boxd's end ------------------------------------------------------------------------------ */
+
+static bool receive(sandbox *s, int timeout_ms)
+{
+    static uint8_t data[BOX_AGENT_PACKET_BYTES];
+    struct pollfd p = {.fd = s->conn, .events = POLLIN};
+    size_t n_fds = 0;
+    box_error err;
+    if (poll(&p, 1, timeout_ms) <= 0)
+        return false;
+    ssize_t n = box_fd_receive(s->conn, data, sizeof data, NULL, &n_fds, &err);
+    if (n <= 0)
+        return false;
+    assert_true(s->n_events < EVENTS);
+    int rc = box_agent_packet_parse(data, (size_t)n, 0, BOX_AGENT_FROM_AGENT,
+                                    &s->events[s->n_events], &err);
+    if (rc < 0)
+        fail_msg("the agent broke the protocol: %s", err.msg);
+    s->n_events++;
+    return true;
+}
+
+static size_t find(const sandbox *s, box_agent_type type, uint64_t id)
+{
+    size_t i = 0;
+    while (i < s->n_events && (s->events[i].header.type != type || s->events[i].header.id != id))
+        i++;
+    return i;
+}
+
+bool sandbox_sees(sandbox *s, box_agent_type type, uint64_t id, int timeout_ms)
+{
+    box_time end = box_now() + (uint64_t)timeout_ms * BOX_MS;
+    while (find(s, type, id) == s->n_events) {
+        box_time now = box_now();
+        if (now >= end || (!receive(s, (int)((end - now) / BOX_MS) + 1) && box_now() < end &&
+                           sandbox_is_dropped(s)))
+            return false;
+    }
+    return true;
+}
+
+static box_agent_packet take(sandbox *s, box_agent_type type, uint64_t id)
+{
+    if (!sandbox_sees(s, type, id, WAIT_MS))
+        fail_msg("no message of type %d for command %llu", (int)type, (unsigned long long)id);
+    size_t i = find(s, type, id);
+    box_agent_packet p = s->events[i];
+    s->n_events--;
+    memmove(&s->events[i], &s->events[i + 1], (s->n_events - i) * sizeof s->events[0]);
+    return p;
+}
+
+bool sandbox_is_dropped(sandbox *s)
+{
+    struct pollfd p = {.fd = s->conn, .events = POLLIN};
+    char c;
+    return poll(&p, 1, 5000) > 0 && recv(s->conn, &c, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
+}
+
+void sandbox_disconnect(sandbox *s)
+{
+    box_closep(&s->conn);
+    s->n_events = 0;
+}
+
+box_agent_hello sandbox_connect(sandbox *s)
+{
+    struct sockaddr_un name = {.sun_family = AF_UNIX};
+    memcpy(name.sun_path, s->path, strlen(s->path) + 1);
+    s->conn = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    assert_int_equal(connect(s->conn, (struct sockaddr *)&name, sizeof name), 0);
+    box_agent_hello mine = {.version = BOX_AGENT_VERSION};
+    sandbox_send(s, BOX_AGENT_HELLO, 0, &mine);
+    return take(s, BOX_AGENT_HELLO, 0).body.hello;
+}
+
+void sandbox_send(sandbox *s, box_agent_type type, uint64_t id, const void *body)
+{
+    box_error err;
+    if (box_agent_send(s->conn, type, id, body, &err) < 0)
+        fail_msg("send: %s", err.msg);
+}
+
+void sandbox_signal(sandbox *s, uint64_t id, uint32_t signo, box_agent_scope scope,
+                    box_agent_cause cause)
+{
+    box_agent_signal body = {.signo = signo, .scope = scope, .cause = cause};
+    sandbox_send(s, BOX_AGENT_SIGNAL, id, &body);
+}
+
+void sandbox_acknowledge(sandbox *s, uint64_t id)
+{
+    sandbox_send(s, BOX_AGENT_EXIT_ACK, id, NULL);
+}
+
+box_agent_started sandbox_wait_started(sandbox *s, uint64_t id)
+{
+    return take(s, BOX_AGENT_STARTED, id).body.started;
+}
+
+box_agent_exit sandbox_wait_exit(sandbox *s, uint64_t id)
+{
+    return take(s, BOX_AGENT_EXIT, id).body.exit;
+}
+
+void sandbox_wait_pong(sandbox *s, uint64_t id)
+{
+    (void)take(s, BOX_AGENT_PONG, id);
+}
+
+/* --- commands -------------------------------------------------------------------------------- */
+
+static size_t count_of(const char *const *list)
+{
+    size_t n = 0;
+    while (list[n] != NULL)
+        n++;
+    return n;
+}
+
+sandbox_command sandbox_send_start(sandbox *s, const sandbox_start *start)
+{
+    static const char *const path_only[] = {"PATH=/usr/local/bin:/usr/bin:/bin", NULL};
+    const char *const *env = start->env != NULL ? start->env : path_only;
+    int in[2];
+    int out[2];
+    assert_true(pipe2(in, O_CLOEXEC) == 0 && pipe2(out, O_CLOEXEC) == 0);
+    box_agent_command command = {
+        .id = s->next_id++,
+        .timeout_ns = start->timeout_ns,
+        .flags = start->flags,
+        .argc = count_of(start->argv),
+        .argv = start->argv,
+        .envc = count_of(env),
+        .env = env,
+        .workdir = start->workdir != NULL ? start->workdir : "/",
+    };
+    BOX_AUTO(box_buf_done)
+    box_buf packet = {.max_bytes = BOX_AGENT_PACKET_BYTES};
+    BOX_AUTO(box_closep)
+    int memfd = -1;
+    box_error err;
+    if (box_agent_start_build(&command, &packet, &memfd, &err) < 0)
+        fail_msg("build START: %s", err.msg);
+    int fds[] = {in[0], out[1], out[1], memfd};
+    if (box_fd_send(s->conn, box_buf_data(&packet), box_buf_len(&packet), fds, memfd >= 0 ? 4 : 3,
+                    &err) < 0)
+        fail_msg("send START: %s", err.msg);
+    (void)close(in[0]);
+    (void)close(out[1]);
+    sandbox_command c = {.id = command.id, .in = in[1], .out = out[0]};
+    if (!start->stdin_open)
+        box_closep(&c.in);
+    return c;
+}
+
+size_t sandbox_output(const sandbox_command *c, char *out, size_t size, int timeout_ms)
+{
+    size_t len = 0;
+    struct pollfd p = {.fd = c->out, .events = POLLIN};
+    while (len + 1 < size && poll(&p, 1, timeout_ms) > 0) {
+        ssize_t n = read(c->out, out + len, size - 1 - len);
+        if (n <= 0)
+            break;
+        len += (size_t)n;
+    }
+    out[len] = '\0';
+    return len;
+}
+
+void sandbox_command_close(sandbox_command *c)
+{
+    box_closep(&c->in);
+    box_closep(&c->out);
+}
+
+box_agent_exit sandbox_run(sandbox *s, const char *script, uint64_t timeout_ns, uint32_t flags,
+                           char *out, size_t size)
+{
+    const char *argv[] = {"sh", "-c", script, NULL};
+    sandbox_start start = {.argv = argv, .timeout_ns = timeout_ns, .flags = flags};
+    sandbox_command c = sandbox_send_start(s, &start);
+    box_agent_started started = sandbox_wait_started(s, c.id);
+    if (started.error.reason != BOX_NONE)
+        fail_msg("did not start: %s", started.error.msg);
+    box_agent_exit e = sandbox_wait_exit(s, c.id);
+    if (out != NULL)
+        (void)sandbox_output(&c, out, size, 0);
+    sandbox_acknowledge(s, c.id);
+    sandbox_command_close(&c);
+    return e;
+}
