@@ -76,7 +76,7 @@
 #define BOX_WRITE_STALL_SECONDS 60
 /* After our last byte: how long the peer's last ones are read, so that closing does not reset. */
 #define BOX_LINGER_SECONDS 1
-/* Names in grpc.health.v1.Health, and files in one reflection answer's dependencies. */
+/* Names in grpc.health.v1.Health: what its List may answer (grpc-conformance.md, 146). */
 #define BOX_MAX_HEALTH_SERVICES 100
 
 /* Peer addresses whose failed authentications are counted, 32 bytes each. */

@@ -24,6 +24,7 @@ struct net_loop {
     box_loop *loop;
     net_accept accepts[BOX_MAX_LISTENERS]; /* of net->listeners, same index */
     box_timer *accept_retry;               /* accepting rests until it fires */
+    bool accept_rested;                    /* since the last connection: said once in the log */
     box_list connections;
     uint8_t *read_bytes; /* BOX_READ_BYTES, for whichever connection reads */
     box_buf plain;       /* the same, decrypted */
