@@ -192,6 +192,8 @@
 /* Removal that failed is tried again after this long, for ever: giving up would lose track of it.
  */
 #define BOX_WARDEN_RETRY_SECONDS 5
+/* How long a starting warden waits for the lock of its state directory. */
+#define BOX_WARDEN_LOCK_SECONDS 2
 /* Answers that a boxd has not read; then its connection ends. */
 #define BOX_WARDEN_MAX_UNSENT 4096
 /* How long a private warden (--boxd-fd) works on removing its sandboxes once boxd is gone. */
