@@ -47,7 +47,7 @@ static void all_violations_survive(void **state)
     box_error err = {0};
     (void)box_violation(&err, "command.argv", "is empty");
     (void)box_violation(&err, "spec.memory_bytes", "is below %d", 1024);
-    (void)box_violation(&err, "labels", "");
+    (void)box_violation(&err, "labels", "%s", "");
     box_error back = round_trip(&err);
     assert_same(&err, &back);
     assert_string_equal(box_error_get(&back, "field:spec.memory_bytes"), "is below 1024");
