@@ -106,6 +106,29 @@ static void what_is_no_grpc_gets_an_ordinary_answer(void **state)
     }
 }
 
+static void an_unwanted_body_is_read_for_a_while(void **state)
+{
+    (void)state;
+    static const uint8_t body[16384];
+    BOX_AUTO(fixture_done)
+    fixture f = fixture_new(NULL);
+    raw_headers(&f.raw, 1, 0, request("POST", "/a/b", "text/plain", NULL, NULL));
+    raw_headers(&f.raw, 3, 0, request("POST", "/a/b", "text/plain", NULL, NULL));
+    raw_frame(&f.raw, NGHTTP2_DATA, 0, 1, body, sizeof body);
+    exchange(&f);
+    assert_true(raw_get(&f.raw, 1)->ended);
+    assert_false(raw_get(&f.raw, 1)->was_reset);
+    RAW_DATA(&f.raw, 1, END, "end");
+    for (int i = 0; i < 5; i++)
+        raw_frame(&f.raw, NGHTTP2_DATA, 0, 3, body, sizeof body);
+    exchange(&f);
+    assert_false(raw_get(&f.raw, 1)->was_reset);
+    assert_true(raw_get(&f.raw, 3)->rst_last);
+    assert_int_equal(raw_get(&f.raw, 3)->rst, NGHTTP2_NO_ERROR);
+    assert_int_equal(box_h2_stream_count(f.server->h), 0);
+    assert_alive(&f, 5);
+}
+
 static void grpc_content_types_are_taken(void **state)
 {
     (void)state;
@@ -536,6 +559,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_no_grpc_gets_an_ordinary_answer),
+        cmocka_unit_test(an_unwanted_body_is_read_for_a_while),
         cmocka_unit_test(grpc_content_types_are_taken),
         cmocka_unit_test(host_stands_in_for_authority),
         cmocka_unit_test(a_bad_request_of_grpc_is_one_block_with_its_status),
