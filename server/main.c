@@ -43,7 +43,7 @@ typedef struct boxd {
     box_tls_context *tls;
     box_net *net;
     box_admin admin;
-    box_control control;
+    box_control *control;
     box_service services[MAX_SERVICES];
     size_t n_services;
     int signals;
@@ -206,6 +206,12 @@ static int open_sessions(boxd *b, box_error *err)
 /* --- services
  * ------------------------------------------------------------------------------------------- */
 
+/* The configuration has checked the length. */
+static void set_text(char *to, size_t size, const char *text)
+{
+    (void)snprintf(to, size, "%s", text != NULL ? text : "");
+}
+
 static void add_service(boxd *b, box_service service)
 {
     b->services[b->n_services++] = service;
@@ -215,6 +221,48 @@ static void add_service(boxd *b, box_service service)
 static void add_unbuilt(boxd *b, const box_service_type *type)
 {
     add_service(b, (box_service){.type = type});
+}
+
+static int apply_settings(void *arg, const box_control_settings *next, bool *reselected, box_error *err)
+{
+    boxd *b = arg;
+    const box_sessions_defaults defaults = {
+        .backend = next->backend,
+        .profile = next->default_profile,
+        .image = next->image,
+        .memory_bytes = next->default_memory_bytes,
+        .disabled = !next->enabled,
+    };
+    return box_sessions_set_defaults(b->sessions, &defaults, reselected, err);
+}
+
+static void count_connections(void *arg, uint64_t *connections, uint64_t *calls)
+{
+    const boxd *b = arg;
+    box_net_stats stats;
+    box_net_stats_get(b->net, &stats);
+    *connections = stats.connections_open;
+    *calls = stats.calls_open;
+}
+
+static void open_control(boxd *b)
+{
+    box_control_config config = {
+        .policy = b->policy,
+        .facts = box_control_session_facts(b->sessions),
+        .hooks = {.arg = b, .apply = apply_settings, .connections = count_connections, .shutdown = drain},
+        .settings = {.enabled = b->conf.box_enabled, .default_memory_bytes = b->conf.box_default_memory_bytes},
+        .host_refused = b->conf.admission_required ? "admission.required is set" : NULL,
+        .idle_ttl_ns = b->conf.idle_ttl_ns,
+        .max_sessions = (int32_t)b->conf.max_sessions,
+        .max_sessions_per_tenant = (int32_t)b->conf.max_sessions_per_tenant,
+        .max_tokens_per_tenant = (int32_t)b->conf.max_tokens_per_tenant,
+        .loops = (int32_t)box_loops_count(b->loops),
+    };
+    set_text(config.settings.backend, sizeof config.settings.backend, b->conf.box_backend);
+    set_text(config.settings.default_profile, sizeof config.settings.default_profile, b->conf.box_default_profile);
+    set_text(config.settings.image, sizeof config.settings.image, b->conf.box_image);
+    b->control = box_control_new(&config);
 }
 
 static int open_services(boxd *b, box_error *err)
@@ -229,7 +277,7 @@ static int open_services(boxd *b, box_error *err)
         return -1;
     b->health = box_health_new(b->loops);
     add_service(b, box_admin_service(&b->admin));
-    add_service(b, box_control_service_make(&b->control));
+    add_service(b, box_control_service(b->control));
     add_service(b, box_session_service(b->sessions));
     add_service(b, box_exec_service(b->sessions));
     add_unbuilt(b, &box_v1_process_service);
@@ -336,7 +384,8 @@ static int open_all(boxd *b, box_error *err)
         box_loops_new((unsigned)b->conf.loops, (unsigned)b->conf.workers, &b->loops, err) < 0 ||
         open_identity(b, err) < 0 || open_tls(b, err) < 0 || open_sessions(b, err) < 0)
         return -1;
-    b->admin = (box_admin){.policy = b->policy, .store = b->store};
+    b->admin = (box_admin){.policy = b->policy, .store = b->store, .tenant_ended = tenant_ended, .arg = b};
+    open_control(b);
     if (open_services(b, err) < 0 || open_net(b, err) < 0 || open_listeners(b, err) < 0)
         return -1;
     box_loop_post(box_loops_get(b->loops, 0), watch_signals, b);
@@ -348,6 +397,7 @@ static void close_all(boxd *b)
 {
     box_net_free(b->net);
     box_sessions_free(b->sessions);
+    box_control_free(b->control);
     box_health_free(b->health);
     box_reflection_free(b->reflection);
     box_policy_free(b->policy);
