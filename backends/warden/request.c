@@ -5,7 +5,9 @@
 /* Smaller ones make every command fail in ways nobody can explain. */
 #define MIN_MEMORY_BYTES (INT64_C(4) << 20)
 #define MIN_TMPFS_BYTES  (INT64_C(64) << 10)
-#define MIN_CPU_MILLIS   10 /* the kernel's smallest quota is 1 ms of a 100 ms period */
+/* Larger private workspaces need disk images, which are not built yet (sandbox-facts.md, 3). */
+#define MAX_TMPFS_WORKSPACE_BYTES (INT64_C(256) << 20)
+#define MIN_CPU_MILLIS            10 /* the kernel's smallest quota is 1 ms of a 100 ms period */
 
 typedef struct packet_size {
     box_warden_type type;
@@ -194,8 +196,8 @@ static int check_paths(box_warden_create *r, box_error *err)
 }
 
 /* The guarantees that fields of this request ask for by being set. */
-static int check_guarantees(const box_warden_create *r, const char *backend, uint32_t guarantees,
-                            box_error *err)
+static int check_guarantees(const box_warden_create *r, int64_t workspace_asked,
+                            const char *backend, uint32_t guarantees, box_error *err)
 {
     const struct {
         bool asked;
@@ -208,6 +210,10 @@ static int check_guarantees(const box_warden_create *r, const char *backend, uin
         {r->image[0] != '\0', BOX_G_IMAGES, "image"},
         {r->host_path[0] != '\0', BOX_G_HOST_MOUNT, "host_path"},
     };
+    /* No quota can be put on a host directory, nor yet on a disk image. */
+    if (workspace_asked > MAX_TMPFS_WORKSPACE_BYTES ||
+        (r->host_path[0] != '\0' && workspace_asked != 0))
+        return box_guarantee_fail(err, backend, BOX_G_WORKSPACE_LIMIT, "workspace_limit");
     for (size_t i = 0; i < BOX_COUNT(rows); i++) {
         if (rows[i].asked && (guarantees & rows[i].bit) == 0)
             return box_guarantee_fail(err, backend, rows[i].bit, rows[i].field);
@@ -224,6 +230,7 @@ int box_warden_create_check(box_warden_create *r, const box_warden_config *confi
     *err = (box_error){0};
     const box_warden_maxima *m = &config->maxima;
     int64_t cpu_millis = r->cpu_millis;
+    int64_t workspace_asked = r->workspace_bytes;
     const amount amounts[] = {
         {"memory", &r->memory_bytes, BOX_SANDBOX_MEMORY_BYTES, MIN_MEMORY_BYTES, m->memory_bytes},
         {"pids", &r->pids, BOX_SANDBOX_PIDS, 1, m->pids},
@@ -244,7 +251,7 @@ int box_warden_create_check(box_warden_create *r, const box_warden_config *confi
     bad |= check_paths(r, err);
     if (bad != 0)
         return -1;
-    if (check_guarantees(r, backend, guarantees, err) < 0)
+    if (check_guarantees(r, workspace_asked, backend, guarantees, err) < 0)
         return -1;
     for (size_t i = 0; i < BOX_COUNT(amounts); i++) {
         if (check_maximum(&amounts[i], err) < 0)

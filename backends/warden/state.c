@@ -5,9 +5,12 @@
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/fd.h"
+#include "base/limits.h"
 
 #define PREFIX "sandbox-"
 
@@ -48,6 +51,20 @@ static int make_parents(const char *path, box_error *err)
     return 0;
 }
 
+/* Helpers of a warden that was killed hold its lock for the moment it takes them to die. */
+static int lock(int dir, box_error *err)
+{
+    box_time give_up = box_time_add(box_now(), BOX_WARDEN_LOCK_SECONDS * BOX_SECOND);
+    while (flock(dir, LOCK_EX | LOCK_NB) < 0) {
+        if (errno != EWOULDBLOCK)
+            return box_fail_errno(err, "lock instance_dir");
+        if (box_now() >= give_up)
+            return box_fail(err, BOX_PERMISSION, "another warden uses this instance_dir");
+        (void)nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL); /* cut short is fine */
+    }
+    return 0;
+}
+
 int box_state_open(const char *instance_dir, int *out_dir, box_error *err)
 {
     if (make_parents(instance_dir, err) < 0)
@@ -63,11 +80,8 @@ int box_state_open(const char *instance_dir, int *out_dir, box_error *err)
         return box_fail(err, BOX_PERMISSION, "instance_dir is not the warden's own");
     if ((st.st_mode & 077) != 0 && fchmod(dir, 0700) < 0)
         return box_fail_errno(err, "set the mode of instance_dir");
-    if (flock(dir, LOCK_EX | LOCK_NB) < 0) {
-        if (errno == EWOULDBLOCK)
-            return box_fail(err, BOX_PERMISSION, "another warden uses this instance_dir");
-        return box_fail_errno(err, "lock instance_dir");
-    }
+    if (lock(dir, err) < 0)
+        return -1;
     *out_dir = box_take_fd(&dir);
     return 0;
 }

@@ -15,6 +15,9 @@
 #define BOX_MAX_SENT_HEADER_BYTES (60 * 1024)
 /* What fits into that list at 32 bytes a field. */
 #define BOX_MAX_METADATA_ENTRIES (BOX_MAX_HEADER_LIST_BYTES / 32)
+/* Body of a request that is no gRPC, read and dropped before its stream is reset: curl 7.88 takes
+ * an early reset for an error and never shows the answer. */
+#define BOX_PLAIN_BODY_BYTES (64 * 1024)
 /* Calls at once on one connection, SETTINGS_MAX_CONCURRENT_STREAMS. */
 #define BOX_MAX_STREAMS_PER_CONNECTION 1000
 /* Flow control: what a peer may send before we read it (grpc-conformance.md, 100). */
@@ -76,7 +79,7 @@
 #define BOX_WRITE_STALL_SECONDS 60
 /* After our last byte: how long the peer's last ones are read, so that closing does not reset. */
 #define BOX_LINGER_SECONDS 1
-/* Names in grpc.health.v1.Health, and files in one reflection answer's dependencies. */
+/* Names in grpc.health.v1.Health: what its List may answer (grpc-conformance.md, 146). */
 #define BOX_MAX_HEALTH_SERVICES 100
 
 /* Peer addresses whose failed authentications are counted, 32 bytes each. */
@@ -192,6 +195,8 @@
 /* Removal that failed is tried again after this long, for ever: giving up would lose track of it.
  */
 #define BOX_WARDEN_RETRY_SECONDS 5
+/* How long a starting warden waits for the lock of its state directory. */
+#define BOX_WARDEN_LOCK_SECONDS 2
 /* Answers that a boxd has not read; then its connection ends. */
 #define BOX_WARDEN_MAX_UNSENT 4096
 /* How long a private warden (--boxd-fd) works on removing its sandboxes once boxd is gone. */

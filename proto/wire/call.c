@@ -158,7 +158,7 @@ int box_call_add_trailer(box_call *call, const char *key, const char *value, box
 
 bool box_call_is_writable(const box_call *call)
 {
-    return !call->finished && call->ops->is_writable((box_call *)(uintptr_t)call);
+    return !call->finished && call->ops->is_writable(call);
 }
 
 void box_call_on_writable(box_call *call, void (*fn)(box_call *call, void *arg), void *arg)

@@ -205,7 +205,7 @@ static void end_went(box_h2 *h, box_h2_stream *s)
 {
     s->end_sent = true;
     /* Trailers before the caller's end: it need not send the rest (grpc-conformance.md, 89). */
-    if (h->config.server && !s->remote_end)
+    if (h->config.server && !s->remote_end && !s->is_plain)
         h2_stream_reset(s, NGHTTP2_NO_ERROR);
 }
 

@@ -383,7 +383,7 @@ void h2_head_response(box_h2_stream *s, bool is_end)
 void h2_head_missing(box_h2_stream *s)
 {
     box_error status;
-    (void)box_fail(&status, BOX_UNKNOWN, "the server ended the call without a status");
+    status_from_http(s, s->http_status, &status);
     end_with_status(s, &status);
 }
 

@@ -132,9 +132,24 @@ static bool settle(box_h2_stream *s)
     return false;
 }
 
+/* The body of a request that is no gRPC: read on for a while, so that the answer is seen. */
+static void drop_plain(box_h2_stream *s, size_t len)
+{
+    bool was_enough = s->plain_bytes > BOX_PLAIN_BODY_BYTES;
+    s->plain_bytes += len;
+    s->debt += len;
+    give_back(s);
+    if (!was_enough && s->plain_bytes > BOX_PLAIN_BODY_BYTES)
+        h2_stream_reset(s, NGHTTP2_NO_ERROR);
+}
+
 void h2_input_data(box_h2_stream *s, const uint8_t *data, size_t len)
 {
     size_t at = 0;
+    if (s->is_plain) {
+        drop_plain(s, len);
+        return;
+    }
     s->busy = true;
     if (box_buf_len(&s->held) == 0) {
         while (at < len && s->reads && !s->paused)

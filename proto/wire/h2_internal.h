@@ -79,9 +79,10 @@ struct box_h2_stream {
     uint8_t prefix[H2_PREFIX];
     uint8_t prefix_len;
     uint32_t message_len;
-    box_buf partial; /* a message that came in pieces */
-    box_buf held;    /* raw bytes that came while paused */
-    size_t debt;     /* bytes taken whose window was not given back yet */
+    box_buf partial;    /* a message that came in pieces */
+    box_buf held;       /* raw bytes that came while paused */
+    size_t plain_bytes; /* of the unwanted body of a request that is no gRPC */
+    size_t debt;        /* bytes taken whose window was not given back yet */
     /* out */
     box_buf out;
     h2_block *headers; /* server: initial metadata, until sent */

@@ -36,7 +36,9 @@ static void set_accepting(net_loop *nl, bool on)
 /* Out of descriptors or connections: waiting clients stay in the kernel's queue meanwhile. */
 static void rest(net_loop *nl, const char *reason)
 {
-    box_log(BOX_WARN, "net.accept_rests", BOX_STR("reason", reason));
+    if (!nl->accept_rested)
+        box_log(BOX_WARN, "net.accept_rests", BOX_STR("reason", reason));
+    nl->accept_rested = true;
     set_accepting(nl, false);
     box_timer_set(nl->accept_retry, box_now() + BOX_ACCEPT_RETRY_MS * BOX_MS);
 }
@@ -62,6 +64,7 @@ static bool accept_one(net_loop *nl, const box_listener *l)
          * (accept(2), Error handling). */
         return errno == ECONNABORTED || errno == EINTR;
     }
+    nl->accept_rested = false;
     char address[ADDRESS_TEXT];
     address_text(&from, address);
     connection_start(nl, fd, l->unix_path != NULL, address, l->tls, NULL, NULL);

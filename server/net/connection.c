@@ -436,6 +436,15 @@ void connection_event_all(net_loop *nl, connection_event event)
         handle(BOX_CONTAINER(at, connection, link), event);
 }
 
+void connection_recheck_all(net_loop *nl)
+{
+    for (box_list *at = nl->connections.next; at != &nl->connections; at = at->next) {
+        connection *c = BOX_CONTAINER(at, connection, link);
+        if (c->rpc != NULL)
+            box_rpc_connection_recheck(c->rpc);
+    }
+}
+
 /* --- start -------------------------------------------------------------------------------------
  */
 

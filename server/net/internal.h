@@ -24,6 +24,7 @@ struct net_loop {
     box_loop *loop;
     net_accept accepts[BOX_MAX_LISTENERS]; /* of net->listeners, same index */
     box_timer *accept_retry;               /* accepting rests until it fires */
+    bool accept_rested;                    /* since the last connection: said once in the log */
     box_list connections;
     uint8_t *read_bytes; /* BOX_READ_BYTES, for whichever connection reads */
     box_buf plain;       /* the same, decrypted */
@@ -70,6 +71,7 @@ typedef struct connection connection;
 BOX_LOOP void connection_start(net_loop *nl, int fd, bool is_unix, const char *address,
                                box_tls_context *tls, void (*closed)(void *arg), void *arg);
 BOX_LOOP void connection_event_all(net_loop *nl, connection_event event);
+BOX_LOOP void connection_recheck_all(net_loop *nl);
 /* The loops have stopped: frees what was closed. */
 void connection_reap_all(net_loop *nl);
 

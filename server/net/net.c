@@ -46,6 +46,17 @@ int box_net_new(const box_net_config *config, box_net **out, box_error *err)
     return 0;
 }
 
+static void loop_recheck(void *arg)
+{
+    connection_recheck_all(arg);
+}
+
+void box_net_recheck(box_net *n)
+{
+    for (unsigned i = 0; i < n->n_loops; i++)
+        box_loop_post(n->loops[i].loop, loop_recheck, &n->loops[i]);
+}
+
 void box_net_free(box_net *n)
 {
     if (n == NULL)

@@ -32,6 +32,10 @@ int box_net_listen_unix(box_net *n, const char *path, box_error *err) BOX_MUST_U
 int box_net_adopt(box_net *n, int fd, void (*closed)(void *arg), void *arg, box_error *err)
     BOX_MUST_USE;
 
+/* Admission changed its mind about somebody (a token was revoked): asks it about every open call
+ * again and ends those it no longer allows. Any thread. */
+void box_net_recheck(box_net *n);
+
 /* Graceful end, any thread, idempotent: listeners close, GOAWAY, running calls get drain_seconds,
  * then are cancelled; then done(arg) on loop 0. */
 void box_net_drain(box_net *n, void (*done)(void *arg), void *arg);

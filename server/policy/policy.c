@@ -146,9 +146,14 @@ static void release(void *arg, const void *identity)
     free((void *)(uintptr_t)identity);
 }
 
+static int check(void *arg, const void *identity, box_error *err)
+{
+    return box_policy_check(arg, identity, err);
+}
+
 box_admit box_policy_admit(box_policy *p)
 {
-    return (box_admit){.arg = p, .admit = admit, .release = release};
+    return (box_admit){.arg = p, .admit = admit, .release = release, .check = check};
 }
 
 void box_policy_set_initialized(box_policy *p)

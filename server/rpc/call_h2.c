@@ -293,6 +293,22 @@ void box_rpc_connection_end_calls(box_rpc_connection *n, const box_error *why)
     }
 }
 
+void box_rpc_connection_recheck(box_rpc_connection *n)
+{
+    const box_admit *admit = &n->rpc->admit;
+    box_error why;
+    box_list *at = n->calls.next;
+    while (admit->check != NULL && at != &n->calls) {
+        call_h2 *c = BOX_CONTAINER(at, call_h2, link);
+        if (c->base.finished || admit->check(admit->arg, c->base.identity, &why) == 0) {
+            at = at->next;
+            continue;
+        }
+        end_call(c, &why);
+        at = n->calls.next; /* its handler may have ended others */
+    }
+}
+
 void box_rpc_connection_end(box_rpc_connection *n)
 {
     if (n == NULL)

@@ -36,5 +36,7 @@ BOX_LOOP box_rpc_connection *box_rpc_connection_new(box_rpc *rpc, box_loop *loop
 BOX_LOOP box_h2 *box_rpc_connection_h2(const box_rpc_connection *c);
 /* Ends every open call with that reason; the answers wait in box_h2_send. */
 BOX_LOOP void box_rpc_connection_end_calls(box_rpc_connection *c, const box_error *why);
+/* Asks admission about every open call again; ends those it no longer allows. */
+BOX_LOOP void box_rpc_connection_recheck(box_rpc_connection *c);
 /* The connection is over: open calls are cancelled, the rest goes with the last of them. */
 BOX_LOOP void box_rpc_connection_end(box_rpc_connection *c);

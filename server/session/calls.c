@@ -387,7 +387,7 @@ void box_session_update(box_sessions *all, const char *tenant, const char *id,
     if (state >= BOX_SESSION_STOPPING || ((fields & LIMITS) && state != BOX_SESSION_RUNNING))
         (void)box_session_not_running(s, &c->err); /* c->err says it */
     else if (fields & LIMITS)
-        (void)box_backends_check_live(s, &c->err); /* c->err says it */
+        BOX_IGNORE(box_backends_check_live(s, &c->err)); /* c->err says it */
     if (c->err.reason == BOX_NONE && (fields & LIMITS))
         ask_limits(c);
     else

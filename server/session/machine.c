@@ -1,6 +1,6 @@
 #include "session/machine.h"
 
-enum { NO = 0 };
+#define NO ((box_session_state)0)
 
 static const box_session_state next[][6] = {
     /* clang-format off */

@@ -171,8 +171,8 @@ static void created(void *arg, box_warden_reply *reply)
         s->cgroup_fd = box_take_fd(&reply->cgroup);
         s->memory_fd = box_take_fd(&reply->memory);
         s->memory_version = reply->answer.memory_version;
-        (void)box_agent_new(s->home, s->all->run_dirfd, s->uid_text, &box_slots_agent_events, s,
-                            &s->agent, &err); /* err says it */
+        BOX_IGNORE(box_agent_new(s->home, s->all->run_dirfd, s->uid_text, &box_slots_agent_events,
+                                 s, &s->agent, &err)); /* err says it */
     }
     box_warden_reply_done(reply);
     unbind(s); /* the agent holds the socket; nobody else is to find it */

@@ -449,7 +449,7 @@ static int open_socket(box_warden *w, box_error *err)
 
 static void connect_failed(box_warden *w, const box_error *err)
 {
-    char text[200];
+    char text[BOX_ERROR_MSG + 200];
     const char *why = err->sys_errno == ENOENT || err->sys_errno == ECONNREFUSED
                           ? "no warden listens on its socket"
                           : err->msg;

@@ -75,6 +75,7 @@ void test_warden_start(test_warden *w)
 {
     char config[96];
     (void)snprintf(config, sizeof config, "%s/config", w->dir);
+    (void)unlink(w->socket); /* a killed one's helper may still listen there for a moment */
     w->pid = fork();
     assert_true(w->pid >= 0);
     if (w->pid == 0) {

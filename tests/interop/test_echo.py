@@ -3,6 +3,7 @@
 import concurrent.futures
 import os
 import queue
+import resource
 import socket
 import sys
 import threading
@@ -277,6 +278,23 @@ class Errors(EchoCase):
     def test_no_request_message_is_refused(self):
         call = self.channel.stream_unary("/box.test.v1.EchoService/Echo")
         self.fails(grpc.StatusCode.UNIMPLEMENTED, lambda: call(iter([])))
+
+
+class Descriptors(EchoCase):
+    def test_a_server_out_of_descriptors_goes_on_when_there_are_some_again(self):
+        self.stub.Echo(pb.EchoRequest())  # this connection is there before
+        resource.prlimit(self.server.pid, resource.RLIMIT_NOFILE, (64, 64))
+        idle = [socket.create_connection(("127.0.0.1", self.clear_port)) for _ in range(100)]
+        lib.wait_for(lambda: "accept_rests" in self.server.log(), "server out of descriptors")
+        self.assertEqual(self.stub.Echo(pb.EchoRequest(payload=b"x")).payload, b"x")
+        for s in idle:
+            s.close()
+        channel = self.new_channel()
+        stub = rpc.EchoServiceStub(channel)
+        answer = stub.Echo(pb.EchoRequest(payload=b"y"), wait_for_ready=True, timeout=20)
+        self.assertEqual(answer.payload, b"y")
+        channel.close()
+        self.assertLess(self.server.log().count("accept_rests"), 10)
 
 
 class Deadlines(EchoCase):

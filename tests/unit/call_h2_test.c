@@ -43,6 +43,13 @@ static int admit(void *arg, const box_peer *peer, const char *path, const box_me
     return 0;
 }
 
+static int check_again(void *arg, const void *identity, box_error *err)
+{
+    fixture *f = arg;
+    assert_ptr_equal(identity, f);
+    return f->refuse ? box_fail(err, BOX_UNAUTHENTICATED, "revoked") : 0;
+}
+
 static void release(void *arg, const void *identity)
 {
     fixture *f = arg;
@@ -136,7 +143,7 @@ static int set_up(void **state)
     *service = (box_service){.type = &type, .handlers = &type, .context = f};
     f->rpc.services = service;
     f->rpc.n_services = 1;
-    f->rpc.admit = (box_admit){.arg = f, .admit = admit, .release = release};
+    f->rpc.admit = (box_admit){.arg = f, .admit = admit, .check = check_again, .release = release};
     f->server = box_rpc_connection_new(&f->rpc, box_loops_get(f->loops, 0), &peer, note_output, f);
     const box_h2_config config = {.scheme = "http", .authority = "t", .user_agent = "grpc-test"};
     f->client = box_h2_new(&config, &client_events, f);
@@ -319,6 +326,21 @@ static void a_passed_deadline_resets_a_stream_nobody_reads(void **state)
     assert_int_not_equal(f->status.reason, BOX_NONE);
 }
 
+static void open_calls_are_asked_about_again(void **state)
+{
+    fixture *f = *state;
+    (void)request(f, "/t.S/Bidi", 0, false);
+    box_rpc_connection_recheck(f->server);
+    assert_int_equal(f->ends, 0);
+    f->refuse = true; /* the token was revoked */
+    box_rpc_connection_recheck(f->server);
+    assert_int_equal(f->ends, 1);
+    assert_int_equal(f->ended_with, BOX_UNAUTHENTICATED);
+    pump(f);
+    assert_int_equal(f->closed, 1);
+    assert_int_equal(f->status.reason, BOX_UNAUTHENTICATED);
+}
+
 static void calls_whose_handlers_do_not_let_go_are_counted(void **state)
 {
     fixture *f = *state;
@@ -352,6 +374,7 @@ int main(void)
         TEST(a_lost_connection_cancels_and_a_kept_call_outlives_it),
         TEST(a_passed_deadline_ends_the_call_on_both_sides),
         TEST(a_passed_deadline_resets_a_stream_nobody_reads),
+        TEST(open_calls_are_asked_about_again),
         TEST(calls_whose_handlers_do_not_let_go_are_counted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -71,7 +71,8 @@ void fake_warden_done(fake_warden *w)
 static void send_agent(fake_sandbox *s, box_agent_type type, uint64_t id, const void *body)
 {
     box_error err;
-    (void)box_agent_send(s->fd, type, id, body, &err); /* a boxd that went away is no matter */
+    BOX_IGNORE(
+        box_agent_send(s->fd, type, id, body, &err)); /* a boxd that went away is no matter */
 }
 
 void fake_program_exit(fake_sandbox *s, fake_program *p, int exit_code, int signo, uint32_t cause,
@@ -285,7 +286,7 @@ static void send_warden(fake_warden *w, box_warden_type type, uint64_t id, const
     memcpy(packet, &header, sizeof header);
     memcpy(packet + sizeof header, body, size);
     box_error err;
-    (void)box_fd_send(w->fd, packet, header.size, fds, n_fds, &err); /* boxd may be gone */
+    BOX_IGNORE(box_fd_send(w->fd, packet, header.size, fds, n_fds, &err)); /* boxd may be gone */
 }
 
 static fake_sandbox *find(fake_warden *w, const box_uid *uid)

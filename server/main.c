@@ -1,0 +1,394 @@
+/* boxd: puts the parts together and runs them. The only file that knows them all. */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/signalfd.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/fd.h"
+#include "base/limits.h"
+#include "base/log.h"
+#include "box_rpc_descriptor_set.h"
+#include "box_v1_descriptor_set.h"
+#include "net/server.h"
+#include "options.h"
+#include "policy/policy.h"
+#include "rpc/health.h"
+#include "rpc/reflection.h"
+#include "server/config.h"
+#include "service/admin.h"
+#include "service/control.h"
+#include "service/exec.h"
+#include "service/session.h"
+#include "session/session.h"
+#include "state.h"
+#include "store/certificates.h"
+#include "warden/protocol.h"
+
+enum { MAX_SERVICES = 16, MAX_BACKENDS = 32 };
+
+/* The whole server. Zero is valid to free. */
+typedef struct boxd {
+    box_options options;
+    box_server_config conf;
+    box_state_dir state;
+    box_loops *loops;
+    box_store *store;
+    box_policy *policy;
+    box_sessions *sessions;
+    box_health *health;
+    box_reflection *reflection;
+    box_tls_context *tls;
+    box_net *net;
+    box_admin admin;
+    box_control control;
+    box_service services[MAX_SERVICES];
+    size_t n_services;
+    int signals;
+    box_watch *signal_watch;
+    int exit_code;
+} boxd;
+
+/* --- the end: SIGTERM, SIGINT, Shutdown, or the spawning client going away
+ * ---------------------------- */
+
+static void sessions_gone(void *arg)
+{
+    boxd *b = arg;
+    box_watch_free(box_take(b->signal_watch));
+    box_loops_stop(b->loops);
+}
+
+static void calls_gone(void *arg)
+{
+    boxd *b = arg;
+    box_sessions_drain(b->sessions, sessions_gone, b);
+}
+
+/* Any thread, idempotent: new calls get SHUTTING_DOWN, running ones their grace, then sandboxes go.
+ */
+static void drain(void *arg)
+{
+    boxd *b = arg;
+    box_policy_set_draining(b->policy);
+    box_health_drain(b->health);
+    box_net_drain(b->net, calls_gone, b);
+}
+
+static void on_signal(void *arg, int events)
+{
+    boxd *b = arg;
+    struct signalfd_siginfo info;
+    (void)events;
+    if (read(b->signals, &info, sizeof info) != sizeof info)
+        return;
+    box_log(BOX_INFO, "boxd.stop", BOX_INT("signal", info.ssi_signo));
+    drain(b);
+}
+
+/* Blocked before any thread starts, so that only the descriptor sees them. */
+static int open_signals(boxd *b, box_error *err)
+{
+    sigset_t set;
+    (void)sigemptyset(&set);
+    (void)sigaddset(&set, SIGTERM);
+    (void)sigaddset(&set, SIGINT);
+    if (sigprocmask(SIG_BLOCK, &set, NULL) < 0 || signal(SIGPIPE, SIG_IGN) == SIG_ERR)
+        return box_fail_errno(err, "block signals");
+    b->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+    return b->signals < 0 ? box_fail_errno(err, "open a signal descriptor") : 0;
+}
+
+static void watch_signals(void *arg)
+{
+    boxd *b = arg;
+    box_error err;
+    if (box_watch_new(box_loop_current(), b->signals, on_signal, b, &b->signal_watch, &err) < 0) {
+        box_log(BOX_ERROR, "boxd.signals", BOX_ERR(&err));
+        drain(b);
+        return;
+    }
+    box_watch_set(b->signal_watch, BOX_READABLE);
+}
+
+/* --- identity
+ * ------------------------------------------------------------------------------------------ */
+
+static void on_revoked(void *arg)
+{
+    boxd *b = arg;
+    if (b->net != NULL)
+        box_net_recheck(b->net);
+}
+
+static int open_identity(boxd *b, box_error *err)
+{
+    bool made = false;
+    if (box_store_open(b->state.path, &b->store, err) < 0 ||
+        box_policy_first_start(b->store, box_wall_ns(), &made, err) < 0)
+        return -1;
+    if (made)
+        box_log(BOX_INFO, "boxd.admin_token", BOX_STR("file", BOX_ADMIN_TOKEN_FILE),
+                BOX_STR("state_dir", b->state.path));
+    const box_policy_config config = {
+        .store = b->store,
+        .auth_off = b->conf.auth == BOX_AUTH_OFF,
+        .require_init = b->conf.require_init,
+        .box_disabled = !b->conf.box_enabled,
+        .own_uid = geteuid(),
+        .auth_failures = (uint32_t)b->conf.auth_failures,
+        .max_tenants = b->conf.max_tenants,
+        .max_tokens_per_tenant = b->conf.max_tokens_per_tenant,
+        .revoked = on_revoked,
+        .revoked_arg = b,
+    };
+    return box_policy_new(&config, &b->policy, err);
+}
+
+/* --- sessions
+ * ------------------------------------------------------------------------------------------- */
+
+static int guarantee_bits(const box_config_strings *names, uint32_t *out, box_error *err)
+{
+    *out = 0;
+    for (size_t i = 0; i < names->count; i++) {
+        uint32_t bit = box_guarantee_from_name(names->items[i]);
+        if (bit == 0)
+            return box_fail(err, BOX_VALIDATION,
+                            "admission.guarantees: there is no guarantee called %s",
+                            names->items[i]);
+        *out |= bit;
+    }
+    return 0;
+}
+
+static int list_backends(const boxd *b, box_backend_config *out, size_t *n, box_error *err)
+{
+    const box_config_pair *pairs = b->conf.warden.items;
+    *n = 0;
+    if (b->conf.warden.count + b->options.n_warden_fds > MAX_BACKENDS)
+        return box_fail(err, BOX_VALIDATION, "more than %d wardens", MAX_BACKENDS);
+    for (size_t i = 0; i < b->conf.warden.count; i++)
+        out[(*n)++] =
+            (box_backend_config){.name = pairs[i].name, .socket_path = pairs[i].value, .fd = -1};
+    for (size_t i = 0; i < b->options.n_warden_fds; i++)
+        out[(*n)++] = (box_backend_config){.name = b->options.warden_fds[i].backend,
+                                           .fd = b->options.warden_fds[i].fd};
+    return 0;
+}
+
+static int open_sessions(boxd *b, box_error *err)
+{
+    box_backend_config backends[MAX_BACKENDS];
+    box_sessions_config config = {
+        .loops = b->loops,
+        .run_dir = b->state.run_path,
+        .instance = box_store_instance(b->store),
+        .backends = backends,
+        .backend = b->conf.box_backend,
+        .default_profile = b->conf.box_default_profile,
+        .default_image = b->conf.box_image,
+        .default_memory_bytes = b->conf.box_default_memory_bytes,
+        .disabled = !b->conf.box_enabled,
+        .max_sessions = (uint32_t)b->conf.max_sessions,
+        .max_sessions_per_tenant = (uint32_t)b->conf.max_sessions_per_tenant,
+        .idle_ttl_ns = b->conf.idle_ttl_ns,
+        .lifetime_ns = b->conf.lifetime_ns,
+    };
+    if (list_backends(b, backends, &config.n_backends, err) < 0 ||
+        guarantee_bits(&b->conf.admission_guarantees, &config.required_guarantees, err) < 0)
+        return -1;
+    return box_sessions_new(&config, &b->sessions, err);
+}
+
+/* --- services
+ * ------------------------------------------------------------------------------------------- */
+
+static void add_service(boxd *b, box_service service)
+{
+    b->services[b->n_services++] = service;
+}
+
+/* Declared and not built: known to reflection, every method answers UNIMPLEMENTED. */
+static void add_unbuilt(boxd *b, const box_service_type *type)
+{
+    add_service(b, (box_service){.type = type});
+}
+
+static int open_services(boxd *b, box_error *err)
+{
+    static const box_descriptor_set *const embedded[] = {&box_v1_descriptor_set,
+                                                         &box_rpc_descriptor_set};
+    box_descriptor_set sets[BOX_COUNT(embedded)];
+    box_service reflection[BOX_REFLECTION_SERVICES];
+    for (size_t i = 0; i < BOX_COUNT(embedded); i++)
+        sets[i] = *embedded[i];
+    if (box_reflection_new(sets, BOX_COUNT(sets), &b->reflection, err) < 0)
+        return -1;
+    b->health = box_health_new(b->loops);
+    add_service(b, box_admin_service(&b->admin));
+    add_service(b, box_control_service_make(&b->control));
+    add_service(b, box_session_service(b->sessions));
+    add_service(b, box_exec_service(b->sessions));
+    add_unbuilt(b, &box_v1_process_service);
+    add_unbuilt(b, &box_v1_file_service);
+    add_unbuilt(b, &box_v1_skill_service);
+    add_unbuilt(b, &box_v1_tool_service);
+    add_unbuilt(b, &box_v1_image_service);
+    add_service(b, box_health_service(b->health));
+    box_reflection_services(b->reflection, reflection);
+    for (size_t i = 0; i < BOX_REFLECTION_SERVICES; i++)
+        add_service(b, reflection[i]);
+    box_reflection_set_listed(b->reflection, b->services, b->n_services);
+    return 0;
+}
+
+static void serving(boxd *b)
+{
+    for (size_t i = 0; i < b->n_services; i++)
+        box_health_set(b->health, b->services[i].type->name, BOX_HEALTH_SERVING);
+    box_health_set(b->health, "", BOX_HEALTH_SERVING);
+}
+
+/* --- listeners
+ * ------------------------------------------------------------------------------------------ */
+
+static bool wants_tls(const boxd *b)
+{
+    const box_listen_config *listen = b->conf.listen.items;
+    for (size_t i = 0; i < b->conf.listen.count; i++) {
+        if (listen[i].tls)
+            return true;
+    }
+    return false;
+}
+
+static int open_tls(boxd *b, box_error *err)
+{
+    BOX_AUTO(box_freep)
+    char *cert = box_strdup_null(b->conf.tls_cert);
+    BOX_AUTO(box_freep)
+    char *key = box_strdup_null(b->conf.tls_key);
+    bool made = false;
+    if (!wants_tls(b))
+        return 0;
+    if (cert == NULL) {
+        if (box_dev_certificates(box_store_dirfd(b->store), &made, err) < 0)
+            return -1;
+        cert = box_state_dir_file(&b->state, BOX_DEV_CERT_FILE);
+        key = box_state_dir_file(&b->state, BOX_DEV_KEY_FILE);
+    }
+    if (made)
+        box_log(BOX_INFO, "boxd.development_certificates", BOX_STR("ca", BOX_DEV_CA_FILE),
+                BOX_STR("state_dir", b->state.path));
+    const box_tls_server_config config = {
+        .cert_file = cert,
+        .key_file = key,
+        .client_ca_file = b->conf.tls_client_ca,
+        .min_version = (box_tls_version)b->conf.tls_min_version,
+    };
+    return box_tls_context_server(&config, &b->tls, err);
+}
+
+static int open_listeners(boxd *b, box_error *err)
+{
+    const box_listen_config *listen = b->conf.listen.items;
+    /* A spawned boxd without a file of its own serves its one client and nobody else. */
+    bool private = b->options.rpc_fd >= 0 && b->options.config_file == NULL;
+    for (size_t i = 0; !private && i < b->conf.listen.count; i++) {
+        uint16_t port;
+        if (box_net_listen_tcp(b->net, listen[i].address, listen[i].tls ? b->tls : NULL, &port,
+                               err) < 0)
+            return -1;
+        box_log(BOX_INFO, "boxd.listen", BOX_STR("address", listen[i].address),
+                BOX_INT("port", port), BOX_STR("tls", listen[i].tls ? "yes" : "no"));
+    }
+    if (b->conf.unix_socket != NULL && box_net_listen_unix(b->net, b->conf.unix_socket, err) < 0)
+        return -1;
+    if (b->options.rpc_fd < 0)
+        return 0;
+    return box_net_adopt(b->net, b->options.rpc_fd, drain, b, err);
+}
+
+static int open_net(boxd *b, box_error *err)
+{
+    const box_net_config config = {
+        .loops = b->loops,
+        .services = b->services,
+        .n_services = b->n_services,
+        .admit = box_policy_admit(b->policy),
+        .max_message_bytes = (size_t)b->conf.max_message_bytes,
+        .drain_seconds = (uint32_t)(b->conf.drain_ns / BOX_SECOND),
+    };
+    return box_net_new(&config, &b->net, err);
+}
+
+/* --- start
+ * ---------------------------------------------------------------------------------------------- */
+
+static int open_all(boxd *b, box_error *err)
+{
+    bool temporary = b->options.rpc_fd >= 0 && b->options.config_file == NULL;
+    if (open_signals(b, err) < 0 ||
+        box_state_dir_open(&b->state, b->conf.state_dir, temporary, err) < 0 ||
+        box_loops_new((unsigned)b->conf.loops, (unsigned)b->conf.workers, &b->loops, err) < 0 ||
+        open_identity(b, err) < 0 || open_tls(b, err) < 0 || open_sessions(b, err) < 0)
+        return -1;
+    b->admin = (box_admin){.policy = b->policy, .store = b->store};
+    if (open_services(b, err) < 0 || open_net(b, err) < 0 || open_listeners(b, err) < 0)
+        return -1;
+    box_loop_post(box_loops_get(b->loops, 0), watch_signals, b);
+    serving(b);
+    return 0;
+}
+
+static void close_all(boxd *b)
+{
+    box_net_free(b->net);
+    box_sessions_free(b->sessions);
+    box_health_free(b->health);
+    box_reflection_free(b->reflection);
+    box_policy_free(b->policy);
+    box_loops_free(b->loops);
+    box_tls_context_free(b->tls);
+    box_store_close(b->store);
+    box_state_dir_close(&b->state);
+    box_closep(&b->signals);
+    box_server_config_done(&b->conf);
+}
+
+static int run(boxd *b, box_error *err)
+{
+    if (open_all(b, err) < 0)
+        return -1;
+    box_log(BOX_INFO, "boxd.start", BOX_STR("version", BOX_VERSION), BOX_INT("pid", getpid()));
+    if (box_loops_run(b->loops, err) < 0)
+        return -1;
+    box_log(BOX_INFO, "boxd.end", BOX_INT("pid", getpid()));
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    extern char **environ;
+    boxd *b = box_alloc(sizeof *b);
+    box_error err;
+    b->signals = -1;
+    box_options_parse(argc, argv, &b->options);
+    int rc = box_server_config_load(b->options.config_file, environ, &b->conf, &err);
+    if (rc == 0 && b->options.print_config)
+        rc = box_server_config_print(&b->conf, stdout) < 0
+                 ? box_fail(&err, BOX_INTERNAL, "cannot write")
+                 : 0;
+    if (rc == 0 && !b->options.print_config && !b->options.check_config) {
+        box_log_setup((box_log_level)b->conf.log_level, (box_log_format)b->conf.log_format);
+        rc = run(b, &err);
+    }
+    if (rc < 0)
+        fprintf(stderr, "boxd: %s\n", err.msg);
+    close_all(b);
+    free(b);
+    return rc < 0 ? 1 : 0;
+}

@@ -1,0 +1,62 @@
+/* ControlService: the server itself: start-up, health, backends, who calls, the end. Answers from
+ * memory, so no handler waits. */
+#pragma once
+
+#include "policy/policy.h"
+#include "session/session.h"
+#include "wire/service.h"
+
+typedef struct box_control box_control;
+
+enum { BOX_CONTROL_MAX_BACKENDS = 64, BOX_CONTROL_STATES = BOX_SESSION_ERROR + 1 };
+
+/* What Initialize can change. */
+typedef struct box_control_settings {
+    bool enabled;
+    char backend[64];
+    char default_profile[64];
+    char image[256]; /* "" = the backend's own */
+    int64_t default_memory_bytes;
+} box_control_settings;
+
+/* Where the numbers come from: box_control_session_facts, or a test's. Any loop thread. */
+typedef struct box_control_facts {
+    void *arg;
+    /* Returns how many, at most max. */
+    size_t (*backends)(void *arg, box_backend_report *out, size_t max);
+    void (*stats)(void *arg, const char *tenant, box_sessions_stats *out);
+    /* Sessions of the tenant, by state. */
+    void (*states)(void *arg, const char *tenant, uint32_t counts[BOX_CONTROL_STATES]);
+} box_control_facts;
+box_control_facts box_control_session_facts(box_sessions *all);
+
+/* What only main can do. Any loop thread, without waiting. */
+typedef struct box_control_hooks {
+    void *arg;
+    /* Makes the settings hold for new sessions, and chooses backends anew while no session lives
+     * (*reselected). NULL: only `enabled` can change. */
+    int (*apply)(void *arg, const box_control_settings *next, bool *reselected, box_error *err);
+    void (*connections)(void *arg, uint64_t *connections, uint64_t *calls); /* may be NULL */
+    void (*shutdown)(void *arg); /* what SIGTERM does; called after the answer */
+} box_control_hooks;
+
+typedef struct box_control_config {
+    box_policy *policy;
+    box_control_facts facts;
+    box_control_hooks hooks;
+    box_control_settings settings; /* at the start */
+    /* Why `backend: host` may not be chosen ("admission.required is set"); NULL: it may. */
+    const char *host_refused;
+    uint64_t idle_ttl_ns;
+    int32_t max_sessions;
+    int32_t max_sessions_per_tenant;
+    int32_t max_tokens_per_tenant;
+    int32_t loops;
+    int64_t certificate_expires_ns; /* 0 = none; since 1970 */
+    const char *const *warnings;    /* NULL-ended; what an operator should know; may be NULL */
+} box_control_config;
+
+/* Strings of the config outlive the object. */
+box_control *box_control_new(const box_control_config *config);
+void box_control_free(box_control *c);
+box_service box_control_service(box_control *c);

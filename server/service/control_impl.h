@@ -1,0 +1,27 @@
+/* What the files of ControlService share; nobody else includes it. */
+#pragma once
+
+#include "box/v1/control.box.h"
+#include "loop/lock.h"
+#include "service/control.h"
+
+struct box_control {
+    box_control_config config;
+    int64_t started_ns;
+    box_lock lock;                 /* guards settings */
+    box_control_settings settings; /* in force */
+};
+
+box_control_settings box_control_settings_get(box_control *c);
+
+/* control_backends.c: the selected backend; false when there is none. */
+bool box_control_selected(box_control *c, box_backend_report *out);
+int box_control_health(box_call *call, const Box__V1__HealthRequest *r, box_error *err);
+int box_control_get_backend_info(box_call *call, const Box__V1__GetBackendInfoRequest *r,
+                                 box_error *err);
+int box_control_list_backends(box_call *call, const Box__V1__ListBackendsRequest *r,
+                              box_error *err);
+/* control_status.c */
+int box_control_get_status(box_call *call, const Box__V1__GetStatusRequest *r, box_error *err);
+/* control_initialize.c */
+int box_control_initialize(box_call *call, const Box__V1__InitializeRequest *r, box_error *err);

@@ -1,0 +1,481 @@
+/* The warden's own promises: what it leaves behind (nothing), what it survives, and whose sandboxes
+ * it touches. The real box-warden with backend `namespace`, as root. */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/pidfd.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/clock.h"
+#include "base/fd.h"
+#include "warden_client.h"
+
+enum { MANY = 50, ROUNDS = 100, PEER_WAIT_MS = 30000 };
+
+static const box_warden_create plain;
+
+static test_warden new_warden(void)
+{
+    test_warden w;
+    test_warden_init(&w, "");
+    test_warden_start(&w);
+    return w;
+}
+
+static test_boxd new_boxd(const test_warden *w)
+{
+    test_boxd b;
+    box_uid instance = box_uid_new();
+    test_boxd_connect(&b, w, &instance);
+    return b;
+}
+
+/* Directories of control groups that carry this name, in all hierarchies. */
+static size_t cgroups_named(const box_uid *uid, const char *prefix)
+{
+    char text[BOX_UID_TEXT];
+    char command[160];
+    size_t n = 0;
+    box_uid_text(uid, text);
+    (void)snprintf(command, sizeof command, "find /sys/fs/cgroup -type d -name '%s%s' | wc -l",
+                   prefix, text);
+    FILE *p = popen(command, "re");
+    assert_non_null(p);
+    assert_int_equal(fscanf(p, "%zu", &n), 1);
+    assert_int_equal(pclose(p), 0);
+    return n;
+}
+
+static bool has_ended(int pidfd, int timeout_ms)
+{
+    struct pollfd p = {.fd = pidfd, .events = POLLIN};
+    return poll(&p, 1, timeout_ms) == 1;
+}
+
+static int compare(const void *a, const void *b)
+{
+    const box_time *x = a;
+    const box_time *y = b;
+    return *x < *y ? -1 : *x > *y;
+}
+
+static void nothing_is_left_after_destroy(void **state)
+{
+    (void)state;
+    test_warden w = new_warden();
+    test_boxd b = new_boxd(&w);
+    test_box box;
+    size_t mounts = test_count_lines("/proc/self/mountinfo", "");
+    test_box_create(&b, &w, plain, &box);
+    assert_int_equal(test_warden_states(&w), 1);
+    assert_true(cgroups_named(&box.uid, "") > 0);
+    assert_string_equal(test_box_output(&box, "(sleep 100 & sleep 100 &) ; echo on"), "on");
+    BOX_AUTO(box_closep)
+    int pidfd = dup(box.pidfd);
+    test_box_destroy(&b, &box);
+    assert_true(has_ended(pidfd, 0));
+    assert_int_equal(test_warden_states(&w), 0);
+    assert_int_equal(cgroups_named(&box.uid, ""), 0);
+    assert_int_equal(cgroups_named(&b.instance, "box-"), 0);
+    assert_int_equal(test_count_lines("/proc/self/mountinfo", ""), mounts);
+    assert_int_equal(test_boxd_ask(&b, BOX_WARDEN_DESTROY, &box.uid).error.reason, BOX_NONE);
+    assert_int_equal(test_boxd_ask(&b, BOX_WARDEN_ALIVE, &box.uid).alive, BOX_DEAD);
+    assert_int_equal(test_boxd_ask(&b, BOX_WARDEN_USAGE, &box.uid).error.reason,
+                     BOX_SESSION_NOT_FOUND);
+    test_boxd_close(&b);
+    test_warden_done(&w);
+}
+
+static void a_hundred_come_and_go(void **state)
+{
+    (void)state;
+    test_warden w = new_warden();
+    test_boxd b = new_boxd(&w);
+    box_time create[ROUNDS];
+    box_time destroy[ROUNDS];
+    for (int i = 0; i < ROUNDS; i++) {
+        test_box box;
+        box_time t = box_now();
+        test_box_create(&b, &w, plain, &box);
+        create[i] = box_now() - t;
+        t = box_now();
+        test_box_destroy(&b, &box);
+        destroy[i] = box_now() - t;
+    }
+    qsort(create, ROUNDS, sizeof create[0], compare);
+    qsort(destroy, ROUNDS, sizeof destroy[0], compare);
+    print_message("create p50 %.2f ms p95 %.2f ms, destroy p50 %.2f ms\n",
+                  (double)create[ROUNDS / 2] / 1e6, (double)create[ROUNDS * 95 / 100] / 1e6,
+                  (double)destroy[ROUNDS / 2] / 1e6);
+    assert_int_equal(test_warden_states(&w), 0);
+    assert_int_equal(cgroups_named(&b.instance, "box-"), 0);
+    test_boxd_close(&b);
+    test_warden_done(&w);
+}
+
+static void fifty_are_made_at_once(void **state)
+{
+    (void)state;
+    test_warden w = new_warden();
+    test_boxd b = new_boxd(&w);
+    static test_box boxes[MANY];
+    uint64_t first = 0;
+    for (int i = 0; i < MANY; i++) {
+        uint64_t id = test_box_ask(&b, &w, plain, &boxes[i]);
+        first = i == 0 ? id : first;
+    }
+    /* Answers come in any order: here each is matched by asking whether it lives. */
+    for (int i = 0; i < MANY; i++) {
+        uint8_t packet[BOX_WARDEN_PACKET_BYTES];
+        box_warden_header h;
+        box_warden_answer answer;
+        int fds[4];
+        size_t n = 4;
+        box_error err;
+        struct pollfd p = {.fd = b.fd, .events = POLLIN};
+        assert_int_equal(poll(&p, 1, PEER_WAIT_MS), 1);
+        assert_int_equal(box_fd_receive(b.fd, packet, sizeof packet, fds, &n, &err),
+                         sizeof h + sizeof answer);
+        memcpy(&h, packet, sizeof h);
+        memcpy(&answer, packet + sizeof h, sizeof answer);
+        assert_string_equal(answer.error.msg, "");
+        assert_in_range(h.id, first, first + MANY - 1);
+        for (size_t k = 0; k < n; k++)
+            (void)close(fds[k]);
+    }
+    for (int i = 0; i < MANY; i++)
+        assert_int_equal(test_boxd_ask(&b, BOX_WARDEN_ALIVE, &boxes[i].uid).alive, BOX_ALIVE);
+    assert_string_equal(test_box_output(&boxes[MANY - 1], "echo works"), "works");
+    for (int i = 0; i < MANY; i++)
+        test_box_destroy(&b, &boxes[i]);
+    assert_int_equal(test_warden_states(&w), 0);
+    test_boxd_close(&b);
+    test_warden_done(&w);
+}
+
+static void a_dead_agent_is_told_and_cleaned_up(void **state)
+{
+    (void)state;
+    test_warden w = new_warden();
+    test_boxd b = new_boxd(&w);
+    test_box box;
+    test_box_create(&b, &w, plain, &box);
+    assert_int_equal(pidfd_send_signal(box.pidfd, SIGKILL, NULL, 0), 0);
+    test_boxd_await_exited(&b);
+    assert_true(box_uid_equal(&b.exited.uid, &box.uid));
+    assert_true(WIFSIGNALED(b.exited.status) && WTERMSIG(b.exited.status) == SIGKILL);
+    assert_int_equal(b.exited.oom, 0);
+    assert_int_equal(test_warden_states(&w), 0);
+    assert_int_equal(cgroups_named(&box.uid, ""), 0);
+    test_box_close(&box);
+    test_boxd_close(&b);
+    test_warden_done(&w);
+}
+
+/* Kept ones live on, the others go; so with a warden that was killed and one that ended itself. */
+static void restart(int signo)
+{
+    test_warden w = new_warden();
+    test_boxd b = new_boxd(&w);
+    test_boxd other = new_boxd(&w);
+    test_box keep;
+    test_box drop;
+    test_box foreign;
+    test_box_create(&b, &w, plain, &keep);
+    test_box_create(&b, &w, plain, &drop);
+    test_box_create(&other, &w, plain, &foreign);
+    assert_string_equal(test_box_output(&keep, "echo x > /workspace/f; echo made"), "made");
+    int status = test_warden_stop(&w, signo);
+    assert_true(signo == SIGKILL ? WIFSIGNALED(status)
+                                 : WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    box_uid instance = b.instance;
+    test_boxd_close(&b);
+    test_warden_start(&w);
+    test_boxd_connect(&b, &w, &instance);
+    box_warden_answer kept = test_boxd_ask(&b, BOX_WARDEN_KEEP, &keep.uid);
+    assert_int_equal(kept.alive, BOX_ALIVE);
+    assert_int_equal(kept.fds, keep.answer.fds);
+    assert_int_equal(test_boxd_ask(&b, BOX_WARDEN_KEEP, &foreign.uid).alive, BOX_DEAD);
+    assert_int_equal(test_boxd_ask(&b, BOX_WARDEN_SWEEP, &(box_uid){0}).error.reason, BOX_NONE);
+    assert_true(has_ended(drop.pidfd, 0));
+    assert_false(has_ended(keep.pidfd, 0));
+    assert_false(has_ended(foreign.pidfd, 0));
+    assert_string_equal(test_box_output(&keep, "cat /workspace/f"), "x");
+    test_box_destroy(&b, &keep);
+    test_box_close(&drop);
+    instance = other.instance;
+    test_boxd_close(&other);
+    test_boxd_connect(&other, &w, &instance);
+    assert_int_equal(test_boxd_ask(&other, BOX_WARDEN_ALIVE, &foreign.uid).alive, BOX_ALIVE);
+    test_box_destroy(&other, &foreign);
+    assert_int_equal(test_warden_states(&w), 0);
+    test_boxd_close(&other);
+    test_boxd_close(&b);
+    test_warden_done(&w);
+}
+
+static void a_killed_warden_finds_its_sandboxes_again(void **state)
+{
+    (void)state;
+    restart(SIGKILL);
+}
+
+static void a_stopped_warden_leaves_its_sandboxes_to_the_next(void **state)
+{
+    (void)state;
+    restart(SIGTERM);
+}
+
+static void what_died_while_no_warden_ran_is_removed_at_start(void **state)
+{
+    (void)state;
+    test_warden w = new_warden();
+    test_boxd b = new_boxd(&w);
+    test_box box;
+    test_box_create(&b, &w, plain, &box);
+    (void)test_warden_stop(&w, SIGKILL);
+    test_boxd_close(&b);
+    assert_int_equal(pidfd_send_signal(box.pidfd, SIGKILL, NULL, 0), 0);
+    assert_true(has_ended(box.pidfd, PEER_WAIT_MS));
+    test_warden_start(&w);
+    for (int ms = 0; ms < PEER_WAIT_MS && test_warden_states(&w) > 0; ms += 5)
+        (void)usleep(5000);
+    assert_int_equal(test_warden_states(&w), 0);
+    assert_int_equal(cgroups_named(&box.uid, ""), 0);
+    test_box_close(&box);
+    test_warden_done(&w);
+}
+
+/* Killed again and again in the middle of creates: no process, group or state file may stay. */
+static void a_warden_killed_during_creates_leaves_nothing_for_good(void **state)
+{
+    (void)state;
+    test_warden w = new_warden();
+    box_uid instance = box_uid_new();
+    for (int round = 0; round < 20; round++) {
+        test_boxd b;
+        static test_box boxes[4];
+        test_boxd_connect(&b, &w, &instance);
+        for (int i = 0; i < 4; i++)
+            (void)test_box_ask(&b, &w, plain, &boxes[i]);
+        (void)usleep((useconds_t)(round * 700));
+        (void)test_warden_stop(&w, SIGKILL);
+        test_boxd_close(&b);
+        for (int i = 0; i < 4; i++)
+            test_box_close(&boxes[i]);
+        test_warden_start(&w);
+    }
+    test_boxd b;
+    test_boxd_connect(&b, &w, &instance);
+    assert_int_equal(test_boxd_ask(&b, BOX_WARDEN_SWEEP, &(box_uid){0}).error.reason, BOX_NONE);
+    assert_int_equal(test_warden_states(&w), 0);
+    assert_int_equal(cgroups_named(&instance, "box-"), 0);
+    test_boxd_close(&b);
+    test_warden_done(&w);
+}
+
+static void two_instances_do_not_touch_each_other(void **state)
+{
+    (void)state;
+    test_warden w = new_warden();
+    test_boxd a = new_boxd(&w);
+    test_boxd b = new_boxd(&w);
+    test_box box;
+    test_box_create(&a, &w, plain, &box);
+    assert_int_equal(test_boxd_ask(&b, BOX_WARDEN_ALIVE, &box.uid).alive, BOX_DEAD);
+    assert_int_equal(test_boxd_ask(&b, BOX_WARDEN_DESTROY, &box.uid).error.reason, BOX_NONE);
+    assert_int_equal(test_boxd_ask(&b, BOX_WARDEN_SWEEP, &(box_uid){0}).error.reason, BOX_NONE);
+    assert_int_equal(test_boxd_ask(&a, BOX_WARDEN_ALIVE, &box.uid).alive, BOX_ALIVE);
+    test_box_destroy(&a, &box);
+    test_boxd_close(&a);
+    test_boxd_close(&b);
+    test_warden_done(&w);
+}
+
+static void a_second_warden_is_refused_the_same_directory(void **state)
+{
+    (void)state;
+    test_warden w = new_warden();
+    pid_t pid = fork();
+    if (pid == 0) {
+        char config[96];
+        (void)snprintf(config, sizeof config, "%s/config", w.dir);
+        (void)dup2(open("/dev/null", O_WRONLY | O_CLOEXEC), STDERR_FILENO);
+        (void)execl(BOX_WARDEN_PROGRAM, BOX_WARDEN_PROGRAM, "--config", config, (char *)NULL);
+        _exit(127);
+    }
+    int status;
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 1);
+    test_boxd b = new_boxd(&w); /* the first one still listens */
+    test_boxd_close(&b);
+    test_warden_done(&w);
+}
+
+static void a_private_warden_takes_its_sandboxes_with_it(void **state)
+{
+    (void)state;
+    int pair[2];
+    test_warden files; /* only for its directory and configuration */
+    test_warden_init(&files, "");
+    assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
+    pid_t pid = fork();
+    if (pid == 0) {
+        char config[96];
+        char number[12];
+        (void)snprintf(config, sizeof config, "%s/config", files.dir);
+        (void)snprintf(number, sizeof number, "%d", dup(pair[1]));
+        (void)execl(BOX_WARDEN_PROGRAM, BOX_WARDEN_PROGRAM, "--config", config, "--boxd-fd", number,
+                    (char *)NULL);
+        _exit(127);
+    }
+    (void)close(pair[1]);
+    test_boxd b;
+    test_box box;
+    box_uid instance = box_uid_new();
+    test_boxd_greet(&b, pair[0], &instance);
+    test_box_create(&b, &files, plain, &box);
+    test_boxd_close(&b);
+    int status;
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    assert_true(has_ended(box.pidfd, 0));
+    assert_int_equal(cgroups_named(&instance, "box-"), 0);
+    assert_int_equal(test_warden_states(&files), 0);
+    test_box_close(&box);
+    test_warden_done(&files);
+}
+
+static void older_kernels_are_served_too(void **state)
+{
+    (void)state;
+    static const int calls[] = {SYS_clone3, SYS_mount_setattr, SYS_openat2};
+    for (size_t i = 0; i < BOX_COUNT(calls); i++) {
+        test_warden w;
+        test_box box;
+        test_warden_init(&w, "");
+        w.refused_call = calls[i];
+        test_warden_start(&w);
+        test_boxd b = new_boxd(&w);
+        test_box_create(&b, &w, plain, &box);
+        assert_string_equal(test_box_output(&box, "(: > /usr/x) 2>/dev/null || echo read-only"),
+                            "read-only");
+        assert_int_equal((b.hello.guarantees & BOX_G_HOST_MOUNT) != 0, calls[i] == SYS_clone3);
+        test_box_destroy(&b, &box);
+        test_boxd_close(&b);
+        test_warden_done(&w);
+    }
+}
+
+static bool is_dropped(test_boxd *b)
+{
+    char byte;
+    struct pollfd p = {.fd = b->fd, .events = POLLIN};
+    return poll(&p, 1, PEER_WAIT_MS) == 1 && recv(b->fd, &byte, 1, 0) <= 0;
+}
+
+static void broken_packets_end_only_their_own_connection(void **state)
+{
+    (void)state;
+    test_warden w = new_warden();
+    test_boxd good = new_boxd(&w);
+    const box_warden_header lies[] = {
+        {.type = BOX_WARDEN_ALIVE, .size = 8000, .id = 1},
+        {.type = BOX_WARDEN_ALIVE, .size = sizeof(box_warden_header), .id = 1},
+        {.type = BOX_WARDEN_ANSWER, .size = sizeof(box_warden_header), .id = 1},
+        {.type = 999, .size = sizeof(box_warden_header), .id = 1},
+    };
+    for (size_t i = 0; i < BOX_COUNT(lies); i++) {
+        test_boxd b = new_boxd(&w);
+        assert_int_equal(send(b.fd, &lies[i], sizeof lies[i], 0), sizeof lies[i]);
+        assert_true(is_dropped(&b));
+        test_boxd_close(&b);
+    }
+    test_boxd b = new_boxd(&w); /* a descriptor where none belongs */
+    const box_warden_target target = {.uid = b.instance};
+    (void)test_boxd_send(&b, BOX_WARDEN_ALIVE, &target, sizeof target, 0);
+    assert_true(is_dropped(&b));
+    test_boxd_close(&b);
+    b = new_boxd(&w); /* no listener */
+    box_warden_create request = {.uid = box_uid_new()};
+    int fds[4];
+    size_t n;
+    uint64_t id = test_boxd_send(&b, BOX_WARDEN_CREATE, &request, sizeof request, -1);
+    assert_int_equal(test_boxd_answer(&b, id, fds, &n).error.reason, BOX_VALIDATION);
+    test_boxd_close(&b);
+    assert_int_equal(test_boxd_ask(&good, BOX_WARDEN_ALIVE, &target.uid).alive, BOX_DEAD);
+    test_boxd_close(&good);
+    test_warden_done(&w);
+}
+
+static void another_user_is_refused(void **state)
+{
+    (void)state;
+    test_warden w = new_warden();
+    assert_int_equal(chmod(w.socket, 0666), 0); /* so that only the credentials refuse */
+    pid_t pid = fork();
+    if (pid == 0) {
+        if (setresuid(65534, 65534, 65534) < 0)
+            _exit(2);
+        test_boxd b;
+        struct pollfd p;
+        int fd = socket(AF_UNIX, SOCK_SEQPACKET, 0);
+        struct sockaddr_un a = {.sun_family = AF_UNIX};
+        (void)snprintf(a.sun_path, sizeof a.sun_path, "%s", w.socket);
+        if (connect(fd, (struct sockaddr *)&a, sizeof a) < 0)
+            _exit(3);
+        b.fd = fd;
+        p = (struct pollfd){.fd = fd, .events = POLLIN};
+        char byte;
+        _exit(poll(&p, 1, PEER_WAIT_MS) == 1 && recv(b.fd, &byte, 1, 0) == 0 ? 0 : 4);
+    }
+    int status;
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 0);
+    test_warden_done(&w);
+}
+
+int main(void)
+{
+    if (geteuid() != 0) {
+        (void)fputs("skipped: needs root\n", stderr);
+        return 77;
+    }
+    /* Sandboxes of a killed warden come to us; else this machine's init would reap them late. */
+    if (prctl(PR_SET_CHILD_SUBREAPER, 1) < 0 || signal(SIGCHLD, SIG_DFL) == SIG_ERR)
+        return 1;
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(nothing_is_left_after_destroy),
+        cmocka_unit_test(a_hundred_come_and_go),
+        cmocka_unit_test(fifty_are_made_at_once),
+        cmocka_unit_test(a_dead_agent_is_told_and_cleaned_up),
+        cmocka_unit_test(a_killed_warden_finds_its_sandboxes_again),
+        cmocka_unit_test(a_stopped_warden_leaves_its_sandboxes_to_the_next),
+        cmocka_unit_test(what_died_while_no_warden_ran_is_removed_at_start),
+        cmocka_unit_test(a_warden_killed_during_creates_leaves_nothing_for_good),
+        cmocka_unit_test(two_instances_do_not_touch_each_other),
+        cmocka_unit_test(a_second_warden_is_refused_the_same_directory),
+        cmocka_unit_test(a_private_warden_takes_its_sandboxes_with_it),
+        cmocka_unit_test(older_kernels_are_served_too),
+        cmocka_unit_test(broken_packets_end_only_their_own_connection),
+        cmocka_unit_test(another_user_is_refused),
+    };
+    return cmocka_run_group_tests_name("warden", tests, NULL, NULL);
+}

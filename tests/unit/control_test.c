@@ -1,0 +1,496 @@
+#include "service/control.h"
+
+#include "service_harness.h"
+
+#include "box/v1/control.box.h"
+#include "box/v1/types.fields.h"
+#include "policy/token.h"
+#include "temp_dir.h"
+#include "warden/protocol.h"
+
+#define CONTROL(method) "/box.v1.ControlService/" method
+
+typedef struct fixture {
+    temp_dir dir;
+    char path[48];
+    harness h;
+    box_store *store;
+    box_policy *policy;
+    box_control *control;
+    box_control_config config;
+    box_service service;
+    /* what the fakes answer and were told */
+    box_backend_report backends[3];
+    size_t n_backends;
+    box_control_settings applied;
+    int applies;
+    bool refuse_apply;
+    int shutdowns;
+} fixture;
+
+static size_t fake_backends(void *arg, box_backend_report *out, size_t max)
+{
+    fixture *f = arg;
+    size_t n = f->n_backends < max ? f->n_backends : max;
+    memcpy(out, f->backends, n * sizeof *out);
+    return n;
+}
+
+static void fake_stats(void *arg, const char *tenant, box_sessions_stats *out)
+{
+    (void)arg;
+    out->live = tenant == NULL ? 12 : 5;
+    out->running_execs = tenant == NULL ? 7 : 2;
+}
+
+static void fake_states(void *arg, const char *tenant, uint32_t counts[BOX_CONTROL_STATES])
+{
+    (void)arg;
+    assert_string_equal(tenant, "default");
+    counts[BOX_SESSION_RUNNING] = 5;
+    counts[BOX_SESSION_STOPPED] = 3;
+}
+
+static int fake_apply(void *arg, const box_control_settings *next, bool *reselected, box_error *err)
+{
+    fixture *f = arg;
+    if (f->refuse_apply)
+        return box_fail(err, BOX_RATE_LIMIT, "not now");
+    f->applied = *next;
+    f->applies++;
+    *reselected = true;
+    return 0;
+}
+
+static void fake_connections(void *arg, uint64_t *connections, uint64_t *calls)
+{
+    (void)arg;
+    *connections = 3;
+    *calls = 4;
+}
+
+static void fake_shutdown(void *arg)
+{
+    ((fixture *)arg)->shutdowns++;
+}
+
+static int64_t fake_wall(void)
+{
+    return 1700000000 * INT64_C(1000000000);
+}
+
+static void renew(fixture *f)
+{
+    box_control_free(f->control);
+    f->control = box_control_new(&f->config);
+    f->service = box_control_service(f->control);
+}
+
+static int setup(void **state)
+{
+    static fixture f;
+    static const char *const warnings[] = {"development certificates are in use", NULL};
+    box_error err = {0};
+    bool made;
+    f = (fixture){0};
+    temp_dir_new(&f.dir);
+    (void)snprintf(f.path, sizeof f.path, "%s/state", f.dir.path);
+    assert_int_equal(box_store_open(f.path, &f.store, &err), 0);
+    assert_int_equal(box_policy_first_start(f.store, fake_wall(), &made, &err), 0);
+    box_policy_config policy = {.store = f.store,
+                                .auth_failures = 10,
+                                .max_tenants = 10,
+                                .max_tokens_per_tenant = 10,
+                                .require_init = true,
+                                .wall_ns = fake_wall};
+    assert_int_equal(box_policy_new(&policy, &f.policy, &err), 0);
+    f.backends[0] = (box_backend_report){.name = "namespace",
+                                         .available = true,
+                                         .selected = true,
+                                         .guarantees = BOX_G_MEMORY | BOX_G_PIDS,
+                                         .isolation = 1,
+                                         .detail = "cgroup v2"};
+    f.backends[1] = (box_backend_report){.name = "docker", .detail = "its warden does not answer"};
+    f.n_backends = 2;
+    f.config = (box_control_config){
+        .policy = f.policy,
+        .facts = {&f, fake_backends, fake_stats, fake_states},
+        .hooks = {&f, fake_apply, fake_connections, fake_shutdown},
+        .settings = {.enabled = true, .backend = "auto", .default_profile = "default"},
+        .idle_ttl_ns = 300 * BOX_SECOND,
+        .max_sessions = 10000,
+        .max_sessions_per_tenant = 256,
+        .max_tokens_per_tenant = 100,
+        .loops = 2,
+        .warnings = warnings};
+    renew(&f);
+    harness_start(&f.h);
+    *state = &f;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    fixture *f = *state;
+    harness_stop(&f->h);
+    box_control_free(f->control);
+    box_policy_free(f->policy);
+    box_store_close(f->store);
+    temp_dir_remove_path(f->path);
+    temp_dir_remove(&f->dir);
+    return 0;
+}
+
+static const box_identity root = {.tenant = "default", .scopes = BOX_ALL_SCOPES, .by_peer = true};
+
+static box_reason ask(fixture *f, const char *path, const ProtobufCMessage *request,
+                      const box_identity *who, void *response)
+{
+    return harness_ask(&f->h, &f->service, path, request, who, response);
+}
+
+static void drop(void *message)
+{
+    protobuf_c_message_free_unpacked(message, NULL);
+}
+
+static char *text(const char *s)
+{
+    return (char *)(uintptr_t)s;
+}
+
+static void health_names_the_selected_backend(void **state)
+{
+    fixture *f = *state;
+    Box__V1__HealthRequest r;
+    Box__V1__HealthResponse *health = NULL;
+    box__v1__health_request__init(&r);
+    assert_int_equal(ask(f, CONTROL("Health"), &r.base, &root, &health), BOX_NONE);
+    assert_string_equal(health->name, "namespace");
+    assert_true(health->available);
+    assert_string_equal(health->detail, "");
+    assert_false(health->unsafe_direct_execution);
+    drop(health);
+    f->backends[0].available = false;
+    (void)snprintf(f->backends[0].detail, sizeof f->backends[0].detail, "no answer");
+    assert_int_equal(ask(f, CONTROL("Health"), &r.base, &root, &health), BOX_NONE);
+    assert_false(health->available);
+    assert_string_equal(health->detail, "no answer");
+    drop(health);
+    f->n_backends = 0;
+    assert_int_equal(ask(f, CONTROL("Health"), &r.base, &root, &health), BOX_NONE);
+    assert_string_equal(health->name, "");
+    assert_false(health->available);
+    assert_true(health->detail[0] != '\0');
+    drop(health);
+}
+
+static void a_backend_without_isolation_is_called_unsafe(void **state)
+{
+    fixture *f = *state;
+    Box__V1__HealthRequest r;
+    Box__V1__HealthResponse *health = NULL;
+    Box__V1__GetStatusRequest s;
+    Box__V1__GetStatusResponse *status = NULL;
+    f->backends[0].isolation = 0;
+    box__v1__health_request__init(&r);
+    box__v1__get_status_request__init(&s);
+    assert_int_equal(ask(f, CONTROL("Health"), &r.base, &root, &health), BOX_NONE);
+    assert_true(health->unsafe_direct_execution);
+    drop(health);
+    assert_int_equal(ask(f, CONTROL("GetStatus"), &s.base, &root, &status), BOX_NONE);
+    assert_int_equal(status->n_warnings, 2);
+    assert_string_equal(status->warnings[0], "backend host: commands run without isolation");
+    drop(status);
+}
+
+static void backends_are_listed_by_name_with_every_guarantee(void **state)
+{
+    fixture *f = *state;
+    Box__V1__ListBackendsRequest r;
+    Box__V1__ListBackendsResponse *list = NULL;
+    box__v1__list_backends_request__init(&r);
+    assert_int_equal(ask(f, CONTROL("ListBackends"), &r.base, &root, &list), BOX_NONE);
+    assert_int_equal(list->n_backends, 2);
+    const Box__V1__BackendInfo *docker = list->backends[0];
+    const Box__V1__BackendInfo *namespace = list->backends[1];
+    assert_string_equal(docker->name, "docker");
+    assert_false(docker->available);
+    assert_string_equal(docker->error, "its warden does not answer");
+    assert_string_equal(docker->detail, "");
+    assert_int_equal(docker->isolation, BOX__V1__ISOLATION_LEVEL__ISOLATION_LEVEL_UNSPECIFIED);
+    assert_string_equal(namespace->detail, "cgroup v2");
+    assert_int_equal(namespace->isolation, BOX__V1__ISOLATION_LEVEL__ISOLATION_LEVEL_PROCESS);
+    assert_int_equal(namespace->n_guarantees, 18);
+    assert_int_equal(docker->n_guarantees, 18);
+    size_t holds = 0;
+    for (size_t i = 0; i < namespace->n_guarantees; i++) {
+        const Box__V1__Guarantee *g = namespace->guarantees[i];
+        bool expected = strcmp(g->name, "memory") == 0 || strcmp(g->name, "pids") == 0;
+        assert_int_equal(g->holds, expected);
+        holds += g->holds != 0;
+    }
+    assert_int_equal(holds, 2);
+    drop(list);
+}
+
+static void one_backend_is_found_by_name_or_selection(void **state)
+{
+    fixture *f = *state;
+    Box__V1__GetBackendInfoRequest r;
+    Box__V1__GetBackendInfoResponse *info = NULL;
+    box__v1__get_backend_info_request__init(&r);
+    assert_int_equal(ask(f, CONTROL("GetBackendInfo"), &r.base, &root, &info), BOX_NONE);
+    assert_string_equal(info->backend->name, "namespace");
+    drop(info);
+    r.backend = text("docker");
+    assert_int_equal(ask(f, CONTROL("GetBackendInfo"), &r.base, &root, &info), BOX_NONE);
+    assert_string_equal(info->backend->name, "docker");
+    drop(info);
+    r.backend = text("lxc");
+    assert_int_equal(ask(f, CONTROL("GetBackendInfo"), &r.base, &root, NULL), BOX_VALIDATION);
+    f->backends[0].selected = false;
+    r.backend = text("");
+    assert_int_equal(ask(f, CONTROL("GetBackendInfo"), &r.base, &root, NULL),
+                     BOX_BACKEND_UNAVAILABLE);
+}
+
+static void status_counts_the_callers_tenant(void **state)
+{
+    fixture *f = *state;
+    box_identity reader = {.tenant = "default", .scopes = BOX_SCOPE_SESSION_READ, .token_id = 1};
+    Box__V1__GetStatusRequest r;
+    Box__V1__GetStatusResponse *s = NULL;
+    box__v1__get_status_request__init(&r);
+    assert_int_equal(ask(f, CONTROL("GetStatus"), &r.base, &reader, &s), BOX_NONE);
+    assert_string_equal(s->version, "0.1.0");
+    assert_int_equal(s->started_at->seconds, 1700000000);
+    assert_true(s->enabled);
+    assert_string_equal(s->backend, "namespace");
+    assert_true(s->available);
+    assert_string_equal(s->backend_error, "");
+    assert_int_equal(s->active_sessions, 5);
+    assert_int_equal(s->active_execs, 2);
+    assert_int_equal(s->n_sessions_by_state, 2);
+    assert_int_equal(s->sessions_by_state[0]->state, BOX__V1__SESSION_STATE__SESSION_STATE_RUNNING);
+    assert_int_equal(s->sessions_by_state[0]->count, 5);
+    assert_int_equal(s->session_ttl->seconds, 300);
+    assert_string_equal(s->profile, "default");
+    assert_true(s->n_profiles >= 1);
+    assert_string_equal(s->profiles[0]->name, "default");
+    assert_int_equal(s->profiles[0]->memory_bytes, 512 << 20);
+    assert_int_equal(s->limits->max_sessions, 256);
+    assert_int_equal(s->n_warnings, 1);
+    assert_false(s->initialized);
+    assert_null(s->server); /* without admin.read */
+    drop(s);
+    assert_int_equal(ask(f, CONTROL("GetStatus"), &r.base, &root, &s), BOX_NONE);
+    assert_int_equal(s->server->active_sessions, 12);
+    assert_int_equal(s->server->active_execs, 7);
+    assert_int_equal(s->server->tenants, 1);
+    assert_int_equal(s->server->connections, 3);
+    assert_int_equal(s->server->active_calls, 4);
+    assert_int_equal(s->server->loop_threads, 2);
+    assert_true(s->server->resident_bytes > 1 << 20);
+    assert_int_equal(s->server->limits->max_sessions, 10000);
+    drop(s);
+}
+
+static void whoami_tells_how_the_caller_was_recognised(void **state)
+{
+    fixture *f = *state;
+    Box__V1__WhoAmIRequest r;
+    Box__V1__WhoAmIResponse *me = NULL;
+    box_error err = {0};
+    box__v1__who_am_irequest__init(&r);
+    assert_int_equal(ask(f, CONTROL("WhoAmI"), &r.base, &root, &me), BOX_NONE);
+    assert_string_equal(me->tenant_id, "default");
+    assert_int_equal(me->auth_method, BOX__V1__AUTH_METHOD__AUTH_METHOD_PEER);
+    assert_int_equal(me->n_scopes, 15);
+    assert_string_equal(me->scopes[0], "admin.read");
+    assert_string_equal(me->token_id, "");
+    drop(me);
+    box_identity off = {.tenant = "default", .scopes = BOX_ALL_SCOPES};
+    assert_int_equal(ask(f, CONTROL("WhoAmI"), &r.base, &off, &me), BOX_NONE);
+    assert_int_equal(me->auth_method, BOX__V1__AUTH_METHOD__AUTH_METHOD_OFF);
+    drop(me);
+    box_token t = {.tenant = "default", .name = "ci", .scopes = 1, .expires_ns = fake_wall() + 5};
+    char secret[BOX_TOKEN_SECRET_LEN + 1];
+    assert_int_equal(box_policy_token_create(f->policy, &t, secret, &err), 0);
+    box_identity acting = {.tenant = "acme", .scopes = 1, .token_id = t.id};
+    assert_int_equal(ask(f, CONTROL("WhoAmI"), &r.base, &acting, &me), BOX_NONE);
+    assert_int_equal(me->auth_method, BOX__V1__AUTH_METHOD__AUTH_METHOD_TOKEN);
+    assert_string_equal(me->tenant_id, "acme");
+    assert_string_equal(me->acting_from_tenant_id, "default");
+    assert_string_equal(me->token_name, "ci");
+    assert_string_equal(me->token_prefix, t.prefix);
+    assert_int_equal(me->expires_at->seconds, 1700000000);
+    assert_int_equal(me->expires_at->nanos, 5);
+    drop(me);
+}
+
+static void initialize_changes_what_is_set_and_answers_all(void **state)
+{
+    fixture *f = *state;
+    Box__V1__InitializeRequest r;
+    Box__V1__InitializeResponse *done = NULL;
+    Box__V1__BoxConfig config;
+    box__v1__initialize_request__init(&r);
+    assert_false(box_policy_is_initialized(f->policy));
+    assert_int_equal(ask(f, CONTROL("Initialize"), &r.base, &root, &done), BOX_NONE);
+    assert_true(box_policy_is_initialized(f->policy));
+    assert_true(done->initialized);
+    assert_true(done->backend_reselected);
+    assert_string_equal(done->backend, "namespace");
+    assert_string_equal(done->config->backend, "auto");
+    assert_true(done->config->enabled);
+    drop(done);
+    box__v1__box_config__init(&config);
+    box__v1__box_config__set_backend(&config, "docker");
+    box__v1__box_config__set_default_profile(&config, "network_basic");
+    box__v1__box_config__set_default_memory_bytes(&config, 1 << 30);
+    r.config = &config;
+    assert_int_equal(ask(f, CONTROL("Initialize"), &r.base, &root, &done), BOX_NONE);
+    assert_string_equal(f->applied.backend, "docker");
+    assert_string_equal(f->applied.default_profile, "network_basic");
+    assert_string_equal(done->config->backend, "docker");
+    assert_string_equal(done->config->default_profile, "network_basic");
+    assert_true(box__v1__box_config__has_image(done->config));
+    assert_true(done->config->default_memory_bytes == 1 << 30);
+    drop(done);
+    free(config.backend);
+    free(config.default_profile);
+}
+
+static void a_wrong_initialize_changes_nothing(void **state)
+{
+    fixture *f = *state;
+    Box__V1__InitializeRequest r;
+    Box__V1__BoxConfig config;
+    box__v1__initialize_request__init(&r);
+    box__v1__box_config__init(&config);
+    r.config = &config;
+    box__v1__box_config__set_enabled(&config, false);
+    box__v1__box_config__set_default_profile(&config, "none");
+    box__v1__box_config__set_default_memory_bytes(&config, -1);
+    assert_int_equal(ask(f, CONTROL("Initialize"), &r.base, &root, NULL), BOX_VALIDATION);
+    assert_string_equal(box_error_get(&f->h.status, "field:config.default_profile"),
+                        "is none of default, offline_readonly, network_basic, network_extended");
+    assert_non_null(box_error_get(&f->h.status, "field:config.default_memory_bytes"));
+    box__v1__box_config__set_default_profile(&config, "default");
+    box__v1__box_config__set_default_memory_bytes(&config, 0);
+    box__v1__box_config__set_backend(&config, "lxc");
+    assert_int_equal(ask(f, CONTROL("Initialize"), &r.base, &root, NULL), BOX_VALIDATION);
+    box__v1__box_config__set_backend(&config, "auto");
+    box__v1__box_config__set_skills_root(&config, "/x");
+    assert_int_equal(ask(f, CONTROL("Initialize"), &r.base, &root, NULL),
+                     BOX_GUARANTEE_UNSUPPORTED);
+    assert_string_equal(box_error_get(&f->h.status, "guarantees"), "config.skills_root");
+    assert_int_equal(f->applies, 0);
+    assert_false(box_policy_is_initialized(f->policy));
+    free(config.backend);
+    free(config.default_profile);
+    free(config.skills_root);
+}
+
+static void backend_host_is_refused_where_it_must_not_be(void **state)
+{
+    fixture *f = *state;
+    Box__V1__InitializeRequest r;
+    Box__V1__BoxConfig config;
+    f->config.host_refused = "admission.required is set";
+    renew(f);
+    box__v1__initialize_request__init(&r);
+    box__v1__box_config__init(&config);
+    r.config = &config;
+    box__v1__box_config__set_backend(&config, "host");
+    assert_int_equal(ask(f, CONTROL("Initialize"), &r.base, &root, NULL), BOX_PERMISSION);
+    assert_string_equal(box_error_get(&f->h.status, "rule"), "backend.host");
+    free(config.backend);
+}
+
+static void what_cannot_be_applied_does_not_hold(void **state)
+{
+    fixture *f = *state;
+    Box__V1__InitializeRequest r;
+    Box__V1__InitializeResponse *done = NULL;
+    Box__V1__BoxConfig config;
+    box__v1__initialize_request__init(&r);
+    box__v1__box_config__init(&config);
+    r.config = &config;
+    box__v1__box_config__set_backend(&config, "docker");
+    f->refuse_apply = true;
+    assert_int_equal(ask(f, CONTROL("Initialize"), &r.base, &root, NULL), BOX_RATE_LIMIT);
+    f->config.hooks.apply = NULL;
+    renew(f);
+    assert_int_equal(ask(f, CONTROL("Initialize"), &r.base, &root, NULL),
+                     BOX_GUARANTEE_UNSUPPORTED);
+    assert_string_equal(box_error_get(&f->h.status, "guarantees"), "config.backend");
+    r.config = NULL;
+    assert_int_equal(ask(f, CONTROL("Initialize"), &r.base, &root, &done), BOX_NONE);
+    assert_string_equal(done->config->backend, "auto");
+    drop(done);
+    free(config.backend);
+}
+
+static box_reason exec_reason(fixture *f)
+{
+    box_admit admit = box_policy_admit(f->policy);
+    box_peer peer = {.is_unix = true, .uid = 0, .address = "unix"};
+    box_metadata md = {0};
+    box_error err = {0};
+    const void *identity = NULL;
+    if (admit.admit(admit.arg, &peer, "/box.v1.ExecService/Exec", &md, &identity, &err) == 0)
+        admit.release(admit.arg, identity);
+    return err.reason;
+}
+
+static void initialize_opens_the_gate_and_switches_sandboxes(void **state)
+{
+    fixture *f = *state;
+    Box__V1__InitializeRequest r;
+    Box__V1__BoxConfig config;
+    box__v1__initialize_request__init(&r);
+    box__v1__box_config__init(&config);
+    r.config = &config;
+    assert_int_equal(exec_reason(f), BOX_INIT_REQUIRED);
+    box__v1__box_config__set_enabled(&config, false);
+    assert_int_equal(ask(f, CONTROL("Initialize"), &r.base, &root, NULL), BOX_NONE);
+    assert_int_equal(exec_reason(f), BOX_BOX_DISABLED);
+    box__v1__box_config__set_enabled(&config, true);
+    assert_int_equal(ask(f, CONTROL("Initialize"), &r.base, &root, NULL), BOX_NONE);
+    assert_int_equal(exec_reason(f), BOX_NONE);
+}
+
+static void shutdown_answers_and_then_tells_main(void **state)
+{
+    fixture *f = *state;
+    Box__V1__ShutdownRequest r;
+    Box__V1__ShutdownResponse *done = NULL;
+    box__v1__shutdown_request__init(&r);
+    assert_int_equal(ask(f, CONTROL("Shutdown"), &r.base, &root, &done), BOX_NONE);
+    assert_non_null(done);
+    assert_int_equal(f->shutdowns, 1);
+    drop(done);
+}
+
+#define WITH_CONTROL(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        WITH_CONTROL(health_names_the_selected_backend),
+        WITH_CONTROL(a_backend_without_isolation_is_called_unsafe),
+        WITH_CONTROL(backends_are_listed_by_name_with_every_guarantee),
+        WITH_CONTROL(one_backend_is_found_by_name_or_selection),
+        WITH_CONTROL(status_counts_the_callers_tenant),
+        WITH_CONTROL(whoami_tells_how_the_caller_was_recognised),
+        WITH_CONTROL(initialize_changes_what_is_set_and_answers_all),
+        WITH_CONTROL(a_wrong_initialize_changes_nothing),
+        WITH_CONTROL(backend_host_is_refused_where_it_must_not_be),
+        WITH_CONTROL(what_cannot_be_applied_does_not_hold),
+        WITH_CONTROL(initialize_opens_the_gate_and_switches_sandboxes),
+        WITH_CONTROL(shutdown_answers_and_then_tells_main),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
