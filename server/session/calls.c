@@ -227,7 +227,7 @@ static bool passes(const box_session *s, const box_session_filter *f)
     return !s->one_off && (f->states == 0 || (f->states >> s->state & 1) != 0) &&
            (f->backend == NULL || f->backend[0] == '\0' ||
             strcmp(f->backend, box_warden_name(s->warden)) == 0) &&
-           box_labels_match(f->labels, f->n_labels, s->spec.labels, s->spec.n_labels);
+           box_spec_labels_match(f->labels, f->n_labels, s->spec.labels, s->spec.n_labels);
 }
 
 static int by_age(const void *a, const void *b)
@@ -240,7 +240,7 @@ static int by_age(const void *a, const void *b)
 }
 
 /* All that match, as references. */
-static box_session **collect(box_tenant *t, const box_session_filter *f, int64_t after_wall_ns,
+static box_session **collect(box_tenancy *t, const box_session_filter *f, int64_t after_wall_ns,
                              const char *after_id, size_t *n)
 {
     size_t room = t->live + t->n_ended;
@@ -260,7 +260,7 @@ void box_session_list(box_sessions *all, const char *tenant, const box_session_f
 {
     size_t found_n = 0;
     box_lock_take(&all->lock);
-    box_tenant *t = box_map_get(all->tenants, tenant);
+    box_tenancy *t = box_map_get(all->tenants, tenant);
     box_session **found =
         t != NULL ? collect(t, filter, after_created_wall_ns, after_id, &found_n) : NULL;
     box_lock_release(&all->lock);

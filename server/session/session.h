@@ -71,6 +71,7 @@ typedef enum box_stop_reason {
     BOX_STOP_SHUTDOWN,
     BOX_STOP_LOST,          /* the sandbox vanished (state ERROR): rebuilt on next use */
     BOX_STOP_CREATE_FAILED, /* state ERROR */
+    BOX_STOP_REVOKED,       /* its tenant was disabled or deleted */
     BOX_STOP_BROKEN,        /* its agent broke the protocol or stopped answering (state ERROR) */
 } box_stop_reason;
 
@@ -179,6 +180,9 @@ void box_session_stop(box_sessions *all, const char *tenant, const char *id, box
  * info and err are both NULL. */
 void box_session_delete(box_sessions *all, const char *tenant, const char *id, bool allow_missing,
                         box_session_done done, void *arg);
+
+/* Every session of the tenant ends (reason REVOKED). On a loop. */
+void box_sessions_revoke(box_sessions *all, const char *tenant);
 
 /* --- watching --------------------------------------------------------------------------------- */
 

@@ -220,7 +220,7 @@ void box_sessions_free(box_sessions *all)
     size_t at = 0;
     void *value;
     while (box_map_next(all->tenants, &at, &value)) {
-        box_tenant *t = value;
+        box_tenancy *t = value;
         free(t->name);
         free(t);
     }
@@ -237,7 +237,7 @@ void box_sessions_free(box_sessions *all)
 
 /* --- statistics ---------------------------------------------------------------------------- */
 
-static void count_tenant(box_tenant *t, box_sessions_stats *out)
+static void count_tenant(box_tenancy *t, box_sessions_stats *out)
 {
     out->live = t->live;
     out->records = t->n_ended;
@@ -256,7 +256,7 @@ void box_sessions_stats_get(box_sessions *all, const char *tenant, box_sessions_
                                 .max_sessions = tenant != NULL ? all->max_sessions_per_tenant
                                                                : all->max_sessions,
                                 .draining = all->draining};
-    box_tenant *t = tenant != NULL ? box_map_get(all->tenants, tenant) : NULL;
+    box_tenancy *t = tenant != NULL ? box_map_get(all->tenants, tenant) : NULL;
     if (tenant == NULL) {
         out->live = all->live;
         out->running_execs = all->running_execs;
@@ -264,7 +264,7 @@ void box_sessions_stats_get(box_sessions *all, const char *tenant, box_sessions_
         size_t at = 0;
         void *value;
         while (box_map_next(all->tenants, &at, &value))
-            out->records += ((const box_tenant *)value)->n_ended;
+            out->records += ((const box_tenancy *)value)->n_ended;
     } else if (t != NULL) {
         count_tenant(t, out);
     }

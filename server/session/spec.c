@@ -210,7 +210,7 @@ static void check_numbers(checker *c, const box_spec *s)
         violation(c, "max_parallel_execs", "must be 1 to 64");
 }
 
-int box_labels_check(const box_label *labels, size_t n, const char *field, box_error *err)
+int box_spec_labels_check(const box_label *labels, size_t n, const char *field, box_error *err)
 {
     int bad = 0;
     if (n > BOX_MAX_LABELS)
@@ -260,7 +260,7 @@ int box_spec_check(const box_spec *s, const char *prefix, box_error *err)
     if (s->set & BOX_SPEC_ENV)
         check_env(&c, s);
     if (s->set & BOX_SPEC_LABELS)
-        c.bad |= box_labels_check(s->labels, s->n_labels, labels, err);
+        c.bad |= box_spec_labels_check(s->labels, s->n_labels, labels, err);
     return c.bad;
 }
 

@@ -110,7 +110,7 @@ const char *box_spec_field_name(uint32_t bit);
 
 /* VALIDATION with every violation; prefix ("spec.") stands before the field names. */
 int box_spec_check(const box_spec *s, const char *prefix, box_error *err) BOX_MUST_USE;
-int box_labels_check(const box_label *labels, size_t n, const char *field, box_error *err)
+int box_spec_labels_check(const box_label *labels, size_t n, const char *field, box_error *err)
     BOX_MUST_USE;
 
 /* Bits of the fields set in `asked` that differ from `have` (a complete spec). */

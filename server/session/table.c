@@ -95,9 +95,9 @@ static key key_of(const char *tenant, const char *id)
     return k;
 }
 
-static box_tenant *tenant_get(box_sessions *all, const char *name)
+static box_tenancy *tenant_get(box_sessions *all, const char *name)
 {
-    box_tenant *t = box_map_get(all->tenants, name);
+    box_tenancy *t = box_map_get(all->tenants, name);
     if (t != NULL)
         return t;
     t = box_alloc(sizeof *t);
@@ -108,7 +108,7 @@ static box_tenant *tenant_get(box_sessions *all, const char *name)
     return t;
 }
 
-static void tenant_drop_if_unused(box_sessions *all, box_tenant *t)
+static void tenant_drop_if_unused(box_sessions *all, box_tenancy *t)
 {
     if (t->live > 0 || !box_list_empty(&t->sessions))
         return;
@@ -160,7 +160,7 @@ static void remove_locked(box_session *s)
     if (!s->in_table)
         return;
     s->in_table = false;
-    box_tenant *t = s->tenant;
+    box_tenancy *t = s->tenant;
     box_list_remove(&s->of_tenant);
     if (box_list_linked(&s->of_ended)) {
         box_list_remove(&s->of_ended);
@@ -204,14 +204,12 @@ int box_session_not_running(box_session *s, box_error *err)
 }
 
 /* It does not count as live any more; a record stays unless nobody may see it. */
-static void ended_locked(box_session *s, box_time now)
+static void ended_locked(box_session *s)
 {
     box_sessions *all = s->all;
-    box_tenant *t = box_map_get(all->tenants, s->tenant_name);
+    box_tenancy *t = box_map_get(all->tenants, s->tenant_name);
     all->live--;
     t->live--;
-    s->ended_at = now;
-    s->stopped_wall_ns = all->wall_ns();
     if (!s->in_table) {
         tenant_drop_if_unused(all, t);
         return;
@@ -247,6 +245,10 @@ static bool happens_locked(box_session *s, box_session_event event, box_stop_rea
         s->stop_reason = reason;
     if (why != NULL)
         s->error = *why;
+    if (!box_session_is_live(s->state)) {
+        s->ended_at = now;
+        s->stopped_wall_ns = s->updated_wall_ns;
+    }
     box_watches_tell(s, BOX_WATCH_STATE_CHANGED);
     if (event == BOX_EVENT_READY) {
         s->last_used = now;
@@ -260,7 +262,7 @@ static bool happens_locked(box_session *s, box_session_event event, box_stop_rea
     }
     if (event == BOX_EVENT_GONE || event == BOX_EVENT_FAIL || event == BOX_EVENT_LOST) {
         answer_all(&s->want_end, s, NULL);
-        ended_locked(s, now);
+        ended_locked(s);
         check_drained_locked(s->all);
     }
     return true;
@@ -323,6 +325,17 @@ void box_sessions_stop_all(box_sessions *all)
     box_lock_release(&all->lock);
 }
 
+void box_sessions_revoke(box_sessions *all, const char *tenant)
+{
+    box_time now = now_here();
+    box_lock_take(&all->lock);
+    box_tenancy *t = box_map_get(all->tenants, tenant);
+    for (box_list *at = t != NULL ? t->sessions.next : NULL; t != NULL && at != &t->sessions;
+         at = at->next)
+        (void)stop_locked(BOX_CONTAINER(at, box_session, of_tenant), BOX_STOP_REVOKED, now);
+    box_lock_release(&all->lock);
+}
+
 /* --- expiry -------------------------------------------------------------------------------- */
 
 static box_time idle_at(const box_session *s)
@@ -344,13 +357,13 @@ static void expire_live(box_session *s, box_time now)
         (void)stop_locked(s, BOX_STOP_IDLE, now);
 }
 
-static void expire_tenant(box_tenant *t, box_time now)
+static void expire_tenant(box_tenancy *t, box_time now)
 {
     for (box_list *at = t->sessions.next; at != &t->sessions; at = at->next)
         expire_live(BOX_CONTAINER(at, box_session, of_tenant), now);
 }
 
-static bool drop_old_record(box_tenant *t, box_time now)
+static bool drop_old_record(box_tenancy *t, box_time now)
 {
     if (box_list_empty(&t->ended))
         return false;
@@ -368,7 +381,7 @@ void box_sessions_expire(box_sessions *all, box_time now)
     size_t at = 0;
     void *value;
     while (box_map_next(all->tenants, &at, &value)) {
-        box_tenant *t = value;
+        box_tenancy *t = value;
         expire_tenant(t, now);
         t->live++; /* so that it stays while its records go */
         bool dropped = false;
@@ -550,7 +563,7 @@ void box_session_forget_uid(box_session *s)
 int box_sessions_enter_locked(box_session *s, box_error *err)
 {
     box_sessions *all = s->all;
-    box_tenant *t = tenant_get(all, s->tenant_name);
+    box_tenancy *t = tenant_get(all, s->tenant_name);
     bool server_full = all->live >= all->max_sessions;
     if (server_full || t->live >= all->max_sessions_per_tenant) {
         (void)box_fail(err, BOX_SESSION_LIMIT,

@@ -19,13 +19,13 @@
 
 typedef struct box_session box_session;
 
-typedef struct box_tenant {
+typedef struct box_tenancy {
     char *name;
     uint32_t live;
     box_list sessions; /* box_session.of_tenant: all in the table, oldest first */
     box_list ended;    /* box_session.of_ended: STOPPED and ERROR, oldest first */
     size_t n_ended;
-} box_tenant;
+} box_tenancy;
 
 struct box_sessions {
     /* fixed */
@@ -49,7 +49,7 @@ struct box_sessions {
     box_lock lock;    /* guards everything below */
     box_map *by_key;  /* tenant NUL id -> newest box_session */
     box_map *by_uid;  /* every box_session whose sandbox may exist; both maps hold references */
-    box_map *tenants; /* name -> box_tenant */
+    box_map *tenants; /* name -> box_tenancy */
     uint32_t live;
     uint64_t running_execs, queued_execs, created_total, execs_total;
     box_list watches; /* box_session_watch.link */
@@ -82,7 +82,7 @@ struct box_session {
     /* fixed at birth */
     box_sessions *all;
     box_loop *home;
-    box_tenant *tenant; /* valid while in the table */
+    box_tenancy *tenant; /* valid while in the table */
     char *tenant_name;
     char *id;
     box_uid uid;

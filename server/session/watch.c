@@ -42,7 +42,7 @@ static void watch_unref(box_session_watch *w)
     free(w);
 }
 
-bool box_labels_match(const box_label *wanted, size_t n, const box_label *have, size_t n_have)
+bool box_spec_labels_match(const box_label *wanted, size_t n, const box_label *have, size_t n_have)
 {
     for (size_t i = 0; i < n; i++) {
         bool found = false;
@@ -72,7 +72,8 @@ static bool wants(const box_session_watch *w, const box_session *s)
 {
     return !s->one_off && w->end.reason == BOX_NONE && strcmp(w->tenant, s->tenant_name) == 0 &&
            (w->id == NULL || strcmp(w->id, s->id) == 0) &&
-           box_labels_match(w->labels.labels, w->labels.n_labels, s->spec.labels, s->spec.n_labels);
+           box_spec_labels_match(w->labels.labels, w->labels.n_labels, s->spec.labels,
+                                 s->spec.n_labels);
 }
 
 static void add(box_session_watch *w, box_session *s, box_watch_type type)
@@ -201,7 +202,7 @@ void box_session_watch_resume(box_session_watch *w)
 
 static void add_existing(box_session_watch *w)
 {
-    box_tenant *t = box_map_get(w->all->tenants, w->tenant);
+    box_tenancy *t = box_map_get(w->all->tenants, w->tenant);
     for (box_list *at = t != NULL ? t->sessions.next : NULL; t != NULL && at != &t->sessions;
          at = at->next) {
         box_session *s = BOX_CONTAINER(at, box_session, of_tenant);

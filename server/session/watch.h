@@ -8,4 +8,4 @@ void box_watches_tell(box_session *s, box_watch_type type);
 /* No watcher is told anything more but the end. Lock not held. */
 void box_watches_end(box_sessions *all, const box_error *why);
 /* Do the session's labels match? "" as a value matches any. */
-bool box_labels_match(const box_label *wanted, size_t n, const box_label *have, size_t n_have);
+bool box_spec_labels_match(const box_label *wanted, size_t n, const box_label *have, size_t n_have);
