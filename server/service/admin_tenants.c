@@ -302,7 +302,7 @@ BOX_WORKER static int update_work(admin_job *job, box_error *err)
 static void tell_ended(const admin_job *job)
 {
     if (job->admin->tenant_ended != NULL)
-        job->admin->tenant_ended(job->admin->arg, job->tenant.id);
+        job->admin->tenant_ended(job->admin->arg, job->tenant.id, job->deleted);
 }
 
 static void update_answer(admin_job *job)
