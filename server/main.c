@@ -223,17 +223,18 @@ static void add_unbuilt(boxd *b, const box_service_type *type)
     add_service(b, (box_service){.type = type});
 }
 
-static int apply_settings(void *arg, const box_control_settings *next, bool *reselected, box_error *err)
+static int apply_settings(void *arg, box_control_settings *next, bool *reselected, box_error *err)
 {
     boxd *b = arg;
-    const box_sessions_defaults defaults = {
-        .backend = next->backend,
-        .profile = next->default_profile,
-        .image = next->image,
-        .memory_bytes = next->default_memory_bytes,
-        .disabled = !next->enabled,
-    };
-    return box_sessions_set_defaults(b->sessions, &defaults, reselected, err);
+    box_session_defaults defaults = {.memory_bytes = next->default_memory_bytes,
+                                     .disabled = !next->enabled};
+    set_text(defaults.backend, sizeof defaults.backend, next->backend);
+    set_text(defaults.profile, sizeof defaults.profile, next->default_profile);
+    set_text(defaults.image, sizeof defaults.image, next->image);
+    if (box_sessions_set_defaults(b->sessions, &defaults, reselected, err) < 0)
+        return -1;
+    set_text(next->backend, sizeof next->backend, defaults.backend);
+    return 0;
 }
 
 static void count_connections(void *arg, uint64_t *connections, uint64_t *calls)
@@ -250,8 +251,12 @@ static void open_control(boxd *b)
     box_control_config config = {
         .policy = b->policy,
         .facts = box_control_session_facts(b->sessions),
-        .hooks = {.arg = b, .apply = apply_settings, .connections = count_connections, .shutdown = drain},
-        .settings = {.enabled = b->conf.box_enabled, .default_memory_bytes = b->conf.box_default_memory_bytes},
+        .hooks = {.arg = b,
+                  .apply = apply_settings,
+                  .connections = count_connections,
+                  .shutdown = drain},
+        .settings = {.enabled = b->conf.box_enabled,
+                     .default_memory_bytes = b->conf.box_default_memory_bytes},
         .host_refused = b->conf.admission_required ? "admission.required is set" : NULL,
         .idle_ttl_ns = b->conf.idle_ttl_ns,
         .max_sessions = (int32_t)b->conf.max_sessions,
@@ -260,7 +265,8 @@ static void open_control(boxd *b)
         .loops = (int32_t)box_loops_count(b->loops),
     };
     set_text(config.settings.backend, sizeof config.settings.backend, b->conf.box_backend);
-    set_text(config.settings.default_profile, sizeof config.settings.default_profile, b->conf.box_default_profile);
+    set_text(config.settings.default_profile, sizeof config.settings.default_profile,
+             b->conf.box_default_profile);
     set_text(config.settings.image, sizeof config.settings.image, b->conf.box_image);
     b->control = box_control_new(&config);
 }
@@ -384,7 +390,10 @@ static int open_all(boxd *b, box_error *err)
         box_loops_new((unsigned)b->conf.loops, (unsigned)b->conf.workers, &b->loops, err) < 0 ||
         open_identity(b, err) < 0 || open_tls(b, err) < 0 || open_sessions(b, err) < 0)
         return -1;
-    b->admin = (box_admin){.policy = b->policy, .store = b->store, .tenant_ended = tenant_ended, .arg = b};
+    b->admin = (box_admin){.policy = b->policy,
+                           .store = b->store,
+                           .tenant_ended = box_admin_end_sessions,
+                           .arg = b->sessions};
     open_control(b);
     if (open_services(b, err) < 0 || open_net(b, err) < 0 || open_listeners(b, err) < 0)
         return -1;
