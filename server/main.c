@@ -10,6 +10,11 @@
 #include "base/fd.h"
 #include "base/limits.h"
 #include "base/log.h"
+#include "box/v1/file.box.h"
+#include "box/v1/image.box.h"
+#include "box/v1/process.box.h"
+#include "box/v1/skill.box.h"
+#include "box/v1/tool.box.h"
 #include "box_rpc_descriptor_set.h"
 #include "box_v1_descriptor_set.h"
 #include "net/server.h"
@@ -351,6 +356,9 @@ static int open_listeners(boxd *b, box_error *err)
     const box_listen_config *listen = b->conf.listen.items;
     /* A spawned boxd without a file of its own serves its one client and nobody else. */
     bool private = b->options.rpc_fd >= 0 && b->options.config_file == NULL;
+    if (b->conf.listen.count == 0 && b->conf.unix_socket == NULL && b->options.rpc_fd < 0)
+        return box_fail(err, BOX_VALIDATION,
+                        "nothing to listen on: set server.listen or server.unix_socket");
     for (size_t i = 0; !private && i < b->conf.listen.count; i++) {
         uint16_t port;
         if (box_net_listen_tcp(b->net, listen[i].address, listen[i].tls ? b->tls : NULL, &port,
