@@ -98,15 +98,21 @@ void box_buf_clear(box_buf *b)
 
 int box_buf_read_fd(box_buf *b, int fd, box_error *err)
 {
+    size_t max = b->max_bytes != 0 ? b->max_bytes : DEFAULT_MAX;
     for (;;) {
         uint8_t *room;
-        if (box_buf_reserve(b, READ_STEP, &room, err) < 0)
+        uint8_t past; /* at the ceiling: is there more, or is this the end? */
+        size_t left = max - box_buf_len(b);
+        size_t step = left < READ_STEP ? left : READ_STEP;
+        if (box_buf_reserve(b, step, &room, err) < 0)
             return -1;
-        ssize_t n = read(fd, room, READ_STEP);
+        ssize_t n = read(fd, step > 0 ? room : &past, step > 0 ? step : 1);
         if (n == 0)
             return 0;
         if (n < 0 && errno != EINTR)
             return box_fail_errno(err, "read");
+        if (n > 0 && step == 0)
+            return box_fail(err, BOX_MEMORY_BUDGET, "more than %zu bytes", max);
         if (n > 0)
             box_buf_commit(b, (size_t)n);
     }

@@ -246,13 +246,15 @@ static void sweep(box_warden *w)
 
 static int send_hello(box_warden *w, box_error *err)
 {
+    /* The struct may be padded at its end; the packet is not. */
+    enum { SIZE = sizeof(box_warden_header) + sizeof(box_warden_hello) };
     struct {
         box_warden_header header;
         box_warden_hello hello;
-    } packet = {.header = {.type = BOX_WARDEN_HELLO, .size = sizeof packet},
+    } packet = {.header = {.type = BOX_WARDEN_HELLO, .size = SIZE},
                 .hello = {.version = BOX_WARDEN_VERSION, .instance = w->instance}};
     (void)snprintf(packet.hello.backend, sizeof packet.hello.backend, "%s", w->name);
-    return box_fd_send(w->fd, &packet, sizeof packet, NULL, 0, err);
+    return box_fd_send(w->fd, &packet, SIZE, NULL, 0, err);
 }
 
 /* Sends what can be sent; waits for room when the warden does not read. */
