@@ -45,7 +45,7 @@ static void addrinfo_freep(struct addrinfo **list)
 
 static int bound_port(int fd, uint16_t *port, box_error *err)
 {
-    struct sockaddr_in6 a; /* large enough for both; the port is at the same place */
+    struct sockaddr_in6 a = {0}; /* large enough for both; the port is at the same place */
     socklen_t len = sizeof a;
     if (getsockname(fd, (struct sockaddr *)&a, &len) < 0)
         return box_fail_errno(err, "getsockname");
@@ -70,7 +70,7 @@ int box_listener_tcp(const char *address, box_tls_context *tls, box_listener *ou
                      box_error *err)
 {
     char host[HOST_TEXT];
-    const char *service;
+    const char *service = NULL;
     if (split_address(address, host, &service, err) < 0)
         return -1;
     const struct addrinfo hints = {.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV | AI_PASSIVE,
@@ -83,7 +83,7 @@ int box_listener_tcp(const char *address, box_tls_context *tls, box_listener *ou
     int fd = socket(found->ai_family, SOCKET_FLAGS, 0);
     if (fd < 0)
         return box_fail_errno(err, "cannot make a socket for %s", address);
-    uint16_t bound;
+    uint16_t bound = 0;
     if (bind_tcp(fd, found, address, err) < 0 || bound_port(fd, &bound, err) < 0)
         return -1;
     *out = (box_listener){.fd = box_take_fd(&fd), .tls = tls};
@@ -125,7 +125,7 @@ static int remove_stale(const struct sockaddr_un *at, box_error *err)
 
 int box_listener_unix(const char *path, box_listener *out, box_error *err)
 {
-    struct sockaddr_un at;
+    struct sockaddr_un at = {0};
     if (unix_address(path, &at, err) < 0 || remove_stale(&at, err) < 0)
         return -1;
     BOX_AUTO(box_closep)

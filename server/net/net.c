@@ -100,7 +100,7 @@ static int next_listener(box_net *n, box_listener **out, box_error *err)
 int box_net_listen_tcp(box_net *n, const char *address, box_tls_context *tls, uint16_t *port,
                        box_error *err)
 {
-    box_listener *l;
+    box_listener *l = NULL;
     if (next_listener(n, &l, err) < 0 || box_listener_tcp(address, tls, l, port, err) < 0)
         return -1;
     n->n_listeners++;
@@ -109,7 +109,7 @@ int box_net_listen_tcp(box_net *n, const char *address, box_tls_context *tls, ui
 
 int box_net_listen_unix(box_net *n, const char *path, box_error *err)
 {
-    box_listener *l;
+    box_listener *l = NULL;
     if (next_listener(n, &l, err) < 0 || box_listener_unix(path, l, err) < 0)
         return -1;
     n->n_listeners++;

@@ -225,7 +225,7 @@ int box_descriptors_new(const box_descriptor_set *sets, size_t n_sets, box_descr
             return box_fail(err, BOX_INTERNAL, "embedded descriptor set %zu is broken", i);
     }
     box_descriptors *d = box_alloc(sizeof *d);
-    d->files = box_alloc_array(n + 1, sizeof *d->files);
+    d->files = box_alloc_array(n + 1, sizeof(file *));
     d->by_name = box_map_new();
     d->by_symbol = box_map_new();
     for (size_t i = 0; i < n_sets; i++) {
@@ -278,7 +278,7 @@ static void with_imports(const box_descriptors *d, const file *first,
         return;
     BOX_AUTO(box_freep)
     bool *seen = box_alloc_array(d->n_files, sizeof *seen);
-    const box_descriptor_file **list = box_alloc_array(d->n_files, sizeof *list);
+    const box_descriptor_file **list = box_alloc_array(d->n_files, sizeof(file *));
     list[(*n)++] = &first->public;
     seen[first->index] = true;
     for (size_t i = 0; i < *n; i++) {

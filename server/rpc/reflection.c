@@ -77,7 +77,8 @@ static void reply_services(box_call *call, response_message *response)
     BOX_AUTO(box_freep)
     Grpc__Reflection__V1__ServiceResponse *items = box_alloc_array(n + 1, sizeof *items);
     BOX_AUTO(box_freep)
-    Grpc__Reflection__V1__ServiceResponse **list = box_alloc_array(n + 1, sizeof *list);
+    Grpc__Reflection__V1__ServiceResponse **list =
+        box_alloc_array(n + 1, sizeof(Grpc__Reflection__V1__ServiceResponse *));
     for (size_t i = 0; i < n; i++) {
         items[i] =
             (Grpc__Reflection__V1__ServiceResponse)GRPC__REFLECTION__V1__SERVICE_RESPONSE__INIT;

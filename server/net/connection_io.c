@@ -1,0 +1,207 @@
+#include <errno.h>
+#include <sys/socket.h>
+
+#include "base/alloc.h"
+#include "base/log.h"
+#include "net/connection.h"
+
+/* HTTP/2 begins with 24 bytes of preface and a SETTINGS frame, whose header has 9 (RFC 9113, 3.4).
+ */
+enum { PREFACE_BYTES = 24 + 9 };
+
+/* --- out ---------------------------------------------------------------------------------------
+ */
+
+void connection_want_flush(connection *c)
+{
+    if (c->state != STATE_CLOSED)
+        box_loop_later(c->nl->loop, &c->flush);
+}
+
+void connection_watch(connection *c, int events)
+{
+    if (events != c->watched)
+        box_watch_set(c->watch, events);
+    c->watched = events;
+}
+
+static void update_watch(connection *c)
+{
+    bool read = !c->blocked || c->blocked_received < BOX_BLOCKED_READ_BYTES;
+    connection_watch(c, (read ? BOX_READABLE : 0) | (c->blocked ? BOX_WRITABLE : 0));
+}
+
+/* What can be sent now; more is taken from HTTP/2 only when nothing waits, so that at most one
+ * piece of each connection lies here. */
+static int next_bytes(connection *c, box_bytes *out, box_error *err)
+{
+    *out = (box_bytes){0};
+    if (c->tls != NULL) {
+        *out = box_tls_pending(c->tls);
+        if (out->len > 0 || !box_tls_is_ready(c->tls))
+            return 0;
+    }
+    if (box_buf_len(&c->out) == 0 && c->rpc != NULL &&
+        box_h2_send(box_rpc_connection_h2(c->rpc), &c->out, BOX_SEND_BYTES, err) < 0)
+        return -1;
+    *out = (box_bytes){box_buf_data(&c->out), box_buf_len(&c->out)};
+    if (c->tls == NULL || out->len == 0)
+        return 0;
+    if (box_tls_write(c->tls, out->data, out->len, err) < 0)
+        return -1;
+    box_buf_clear(&c->out);
+    *out = box_tls_pending(c->tls);
+    return 0;
+}
+
+static void consume(connection *c, size_t len)
+{
+    if (c->tls != NULL)
+        box_tls_consume(c->tls, len);
+    else
+        box_buf_consume(&c->out, len);
+}
+
+void connection_set_blocked(connection *c, bool blocked, bool progress)
+{
+    bool restart = progress || !c->blocked; /* the limits of a blocked peer begin anew */
+    if (blocked && restart && c->state == STATE_OPEN)
+        box_timer_set(c->timer, box_now() + BOX_WRITE_STALL_SECONDS * BOX_SECOND);
+    else if (!blocked && c->blocked && c->state == STATE_OPEN)
+        box_timer_set(c->timer, BOX_TIME_NEVER);
+    if (restart || !blocked)
+        c->blocked_received = 0;
+    c->blocked = blocked;
+    update_watch(c);
+}
+
+typedef enum sent { SENT_ALL, SENT_SOME, SENT_FAILED } sent;
+
+static sent send_bytes(connection *c, size_t *total, box_error *err)
+{
+    for (*total = 0; *total < BOX_FLUSH_BYTES;) {
+        box_bytes b;
+        if (next_bytes(c, &b, err) < 0)
+            return SENT_FAILED;
+        if (b.len == 0)
+            return SENT_ALL;
+        ssize_t n = send(c->fd, b.data, b.len, MSG_NOSIGNAL);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0 && errno == EAGAIN)
+            return SENT_SOME;
+        if (n < 0) {
+            (void)box_fail_errno(err, "send");
+            return SENT_FAILED;
+        }
+        consume(c, (size_t)n);
+        *total += (size_t)n;
+    }
+    return SENT_SOME; /* the others' turn */
+}
+
+static void flush(connection *c)
+{
+    box_error err = {0};
+    size_t total;
+    switch (send_bytes(c, &total, &err)) {
+    case SENT_FAILED:
+        connection_handle(c, EVENT_BROKEN);
+        return;
+    case SENT_SOME:
+        connection_set_blocked(c, true, total > 0);
+        return;
+    case SENT_ALL:
+        connection_set_blocked(c, false, true);
+        if (c->rpc != NULL && box_h2_is_done(box_rpc_connection_h2(c->rpc)))
+            connection_handle(c, EVENT_DONE);
+        else
+            connection_handle(c, EVENT_FLUSHED);
+    }
+}
+
+void connection_on_flush(box_later *later)
+{
+    flush(BOX_CONTAINER(later, connection, flush));
+}
+
+void connection_on_output(void *arg)
+{
+    connection_want_flush(arg);
+}
+
+/* --- in ----------------------------------------------------------------------------------------
+ */
+
+static void feed_h2(connection *c, const uint8_t *data, size_t len)
+{
+    box_error err = {0};
+    if (len == 0 || c->rpc == NULL)
+        return;
+    connection_want_flush(c);
+    if (box_h2_receive(box_rpc_connection_h2(c->rpc), data, len, &err) < 0) {
+        box_log(BOX_DEBUG, "net.broken", BOX_STR("peer", c->address), BOX_ERR(&err));
+        connection_handle(c, EVENT_BROKEN);
+        return;
+    }
+    c->received += len;
+    if (c->state == STATE_HANDSHAKE && c->received >= PREFACE_BYTES)
+        connection_handle(c, EVENT_PREFACE);
+}
+
+static void note_certificate(connection *c)
+{
+    if (c->certificate != NULL || !box_tls_is_ready(c->tls))
+        return;
+    c->certificate = box_strdup_null(box_tls_peer_name(c->tls));
+    c->peer.certificate = c->certificate;
+}
+
+static void feed_tls(connection *c, const uint8_t *data, size_t len)
+{
+    box_buf *plain = &c->nl->plain;
+    box_error err = {0};
+    bool closed = false;
+    box_buf_clear(plain);
+    connection_want_flush(c); /* handshake messages, alerts */
+    int rc = box_tls_receive(c->tls, data, len, plain, &closed, &err);
+    note_certificate(c);
+    feed_h2(c, box_buf_data(plain), box_buf_len(plain));
+    if (rc < 0) {
+        box_log(BOX_DEBUG, "net.tls_failed", BOX_STR("peer", c->address), BOX_ERR(&err));
+        connection_handle(c, EVENT_BROKEN);
+    } else if (closed) {
+        connection_handle(c, EVENT_PEER_END);
+    }
+}
+
+static void receive(connection *c)
+{
+    uint8_t *data = c->nl->read_bytes;
+    ssize_t n = recv(c->fd, data, BOX_READ_BYTES, 0);
+    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+        return;
+    if (n <= 0) {
+        connection_handle(c, EVENT_PEER_END);
+        return;
+    }
+    if (c->blocked) {
+        c->blocked_received += (size_t)n;
+        update_watch(c);
+    }
+    if (c->state == STATE_CLOSING || c->state == STATE_LINGERING)
+        return; /* dropped */
+    if (c->tls != NULL)
+        feed_tls(c, data, (size_t)n);
+    else
+        feed_h2(c, data, (size_t)n);
+}
+
+void connection_on_ready(void *arg, int events)
+{
+    connection *c = arg;
+    if (events & BOX_READABLE)
+        receive(c);
+    if ((events & BOX_WRITABLE) && c->state != STATE_CLOSED)
+        flush(c);
+}
