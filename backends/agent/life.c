@@ -368,6 +368,9 @@ static box_command *find_child(box_agent *a, int pid)
 void box_life_reaped(box_agent *a, const siginfo_t *info, uint64_t cpu_ns, uint64_t max_rss)
 {
     box_command *c = find_child(a, info->si_pid);
+    bool is_reaper = c != NULL && (c->reaper == info->si_pid || slot_reaper(a, c) == info->si_pid);
+    /* With subreapers nothing else should be below us: what it leaves is ours to kill. */
+    a->strays |= a->reapers && !is_reaper;
     if (c == NULL) { /* an orphan, perhaps the last of its command */
         sweep_soon(a, BOX_AGENT_SWEEP_MS);
         for (c = NULL; (c = box_commands_after(&a->table, c)) != NULL;) {
@@ -376,7 +379,7 @@ void box_life_reaped(box_agent *a, const siginfo_t *info, uint64_t cpu_ns, uint6
         }
         return;
     }
-    if (c->reaper == info->si_pid || slot_reaper(a, c) == info->si_pid) {
+    if (is_reaper) {
         reaper_ended(a, c, info->si_code == CLD_EXITED && info->si_status == 0);
         return;
     }

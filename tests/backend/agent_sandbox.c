@@ -328,7 +328,9 @@ sandbox *sandbox_open(const sandbox_options *options)
     s->options = *options;
     s->conn = -1;
     s->next_id = 1;
-    (void)snprintf(s->dir, sizeof s->dir, "/tmp/box-agent-test.XXXXXX");
+    /* The sandbox has a /tmp of its own. */
+    (void)snprintf(s->dir, sizeof s->dir, "%s/box-agent-test.XXXXXX",
+                   options->open_place ? "/var/tmp" : "/tmp");
     assert_non_null(mkdtemp(s->dir));
     (void)snprintf(s->path, sizeof s->path, "%s/agent.sock", s->dir);
     struct sockaddr_un name = {.sun_family = AF_UNIX};
@@ -337,6 +339,8 @@ sandbox *sandbox_open(const sandbox_options *options)
     assert_true(s->listen >= 0);
     assert_int_equal(bind(s->listen, (struct sockaddr *)&name, sizeof name), 0);
     assert_int_equal(listen(s->listen, 4), 0);
+    if (options->open_place)
+        assert_true(chmod(s->dir, 0755) == 0 && chmod(s->path, 0666) == 0);
     make_cgroups(s);
     start_agent(s);
     (void)sandbox_connect(s);
@@ -439,11 +443,16 @@ int sandbox_processes(const sandbox *s)
     return each_process(s, NULL, NULL);
 }
 
-pid_t sandbox_zygote_pid(const sandbox *s)
+pid_t sandbox_find(const sandbox *s, const char *comm)
 {
     pid_t found = 0;
-    (void)each_process(s, "box-zygote", &found);
+    (void)each_process(s, comm, &found);
     return found;
+}
+
+sandbox_mode sandbox_mode_of(const sandbox *s)
+{
+    return s->options.mode;
 }
 
 int sandbox_command_dirs(const sandbox *s)

@@ -18,7 +18,8 @@ typedef enum sandbox_mode {
 typedef struct sandbox_options {
     sandbox_mode mode;
     uint32_t orphan_seconds;
-    int pids_max; /* 0 = 256 */
+    int pids_max;    /* 0 = 256 */
+    bool open_place; /* commands can reach the socket's path, as none ever should */
 } sandbox_options;
 
 typedef struct sandbox sandbox;
@@ -33,8 +34,9 @@ void sandbox_close(sandbox *s);
 /* PID 1 as the host sees it. */
 pid_t sandbox_init_pid(const sandbox *s);
 const char *sandbox_socket_path(const sandbox *s);
-/* Host pid of the zygote; 0 when there is none. */
-pid_t sandbox_zygote_pid(const sandbox *s);
+sandbox_mode sandbox_mode_of(const sandbox *s);
+/* Host pid of the newest process of that name in the sandbox; 0 when there is none. */
+pid_t sandbox_find(const sandbox *s, const char *comm);
 /* Directories in S/box/x; -1 without cgroup2. */
 int sandbox_command_dirs(const sandbox *s);
 /* Processes in the pid namespace, PID 1 and zygote included. */

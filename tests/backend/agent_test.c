@@ -455,7 +455,7 @@ static void a_dead_zygote_is_replaced(void **state)
     sandbox *s = box_of(state);
     sandbox_command running = started(s, "sleep 0.5; exit 6", 0, 0);
     for (int i = 0; i < 5; i++) {
-        pid_t zygote = sandbox_zygote_pid(s);
+        pid_t zygote = sandbox_find(s, "box-zygote");
         assert_true(zygote > 0);
         assert_int_equal(kill(zygote, SIGKILL), 0);
         sandbox_command c = start(s, "exit 0", 0, 0);
@@ -533,20 +533,41 @@ static void an_id_is_used_once_and_acknowledged_after_its_end(void **state)
 /* A process inside that finds the socket is not boxd: SO_PEERCRED shows its pid. */
 static void nobody_inside_may_speak_for_boxd(void **state)
 {
-    sandbox *s = box_of(state);
-    char script[512];
-    char dir[128];
     if (access("/usr/bin/python3", X_OK) < 0)
         skip();
-    (void)snprintf(dir, sizeof dir, "%s", sandbox_socket_path(s));
-    *strrchr(dir, '/') = '\0';
-    /* /tmp of the sandbox is another one: reach the host's through PID 1's view of the mount. */
+    sandbox_options o = {.mode = sandbox_mode_of(box_of(state)), .open_place = true};
+    sandbox *s = sandbox_open(&o);
+    char script[512];
     (void)snprintf(script, sizeof script,
-                   "python3 -c \"\nimport os,socket\np='%s'\nprint(os.path.exists(p))\"",
+                   "sleep 0.3; exec /usr/bin/python3 -c \"\nimport socket, sys\n"
+                   "s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)\n"
+                   "s.settimeout(10)\ns.connect('%s')\n"
+                   "sys.exit(3 if s.recv(4096) == b'' else 4)\"",
                    sandbox_socket_path(s));
-    char out[64];
-    (void)sandbox_run(s, script, 0, 0, out, sizeof out);
-    assert_string_equal(out, "False\n");
+    sandbox_command c = started(s, script, 0, 0);
+    sandbox_disconnect(s); /* the place is free */
+    char out[OUTPUT];
+    (void)sandbox_output(&c, out, sizeof out, 10000);
+    assert_string_equal(out, "");
+    (void)sandbox_connect(s);
+    assert_int_equal(ended(s, &c).exit_code, 3); /* it was connected and got nothing */
+    sandbox_close(s);
+}
+
+/* A host without cgroup2: the kernel may kill a subreaper for memory. */
+static void a_dead_subreaper_takes_its_command_along(void **state)
+{
+    sandbox *s = box_of(state);
+    if (sandbox_mode_of(s) != SANDBOX_REAPERS)
+        return;
+    sandbox_command c = started(s, "setsid sleep 300 & sleep 300", 0, 0);
+    (void)poll(NULL, 0, 100);
+    pid_t reaper = sandbox_find(s, "box-reaper");
+    assert_true(reaper > 0);
+    assert_int_equal(kill(reaper, SIGKILL), 0);
+    assert_int_equal(ended(s, &c).signal, SIGKILL);
+    assert_nothing_left(s);
+    assert_works(s);
 }
 
 /* --- the agent's own end --------------------------------------------------------------------- */
@@ -566,13 +587,15 @@ static void shutdown_ends_everything(void **state)
 
 static void an_agent_nobody_adopts_ends_itself(void **state)
 {
-    sandbox *s = box_of(state);
+    sandbox_options o = {.mode = sandbox_mode_of(box_of(state)), .orphan_seconds = 1};
+    sandbox *s = sandbox_open(&o);
     sandbox_command c = started(s, "sleep 300", 0, 0);
     sandbox_disconnect(s);
     box_time before = box_now();
     assert_int_equal(sandbox_wait(s, 10000), 0);
-    assert_true(box_now() - before >= 900 * BOX_MS); /* orphan_seconds is 1 */
+    assert_true(box_now() - before >= 900 * BOX_MS);
     sandbox_command_close(&c);
+    sandbox_close(s);
 }
 
 static int by_time(const void *a, const void *b)
@@ -611,26 +634,26 @@ static void start_latency_is_printed(void **state)
 
 /* --- the three ways -------------------------------------------------------------------------- */
 
-static int open_with(void **state, sandbox_mode mode, uint32_t orphan_seconds)
+static int open_with(void **state, sandbox_mode mode)
 {
-    sandbox_options o = {.mode = mode, .orphan_seconds = orphan_seconds};
+    sandbox_options o = {.mode = mode};
     *state = sandbox_open(&o);
     return 0;
 }
 
 static int open_cgroups(void **state)
 {
-    return open_with(state, SANDBOX_CGROUPS, 1);
+    return open_with(state, SANDBOX_CGROUPS);
 }
 
 static int open_old(void **state)
 {
-    return open_with(state, SANDBOX_OLD_KERNEL, 1);
+    return open_with(state, SANDBOX_OLD_KERNEL);
 }
 
 static int open_reapers(void **state)
 {
-    return open_with(state, SANDBOX_REAPERS, 1);
+    return open_with(state, SANDBOX_REAPERS);
 }
 
 static int close_it(void **state)
@@ -672,6 +695,7 @@ static int close_it(void **state)
             BOTH_ENDS(a_wrong_version_or_no_hello_is_refused, open),                               \
             BOTH_ENDS(an_id_is_used_once_and_acknowledged_after_its_end, open),                    \
             BOTH_ENDS(nobody_inside_may_speak_for_boxd, open),                                     \
+            BOTH_ENDS(a_dead_subreaper_takes_its_command_along, open),                             \
             BOTH_ENDS(shutdown_ends_everything, open),                                             \
             BOTH_ENDS(an_agent_nobody_adopts_ends_itself, open),                                   \
             BOTH_ENDS(start_latency_is_printed, open),                                             \
