@@ -1,194 +1,147 @@
 #include "internal.h"
 
+#include <assert.h>
+
 #include "base/alloc.h"
-#include "base/limits.h"
-#include "wire/validate.h"
 
-/* --- news from a carrier
- * ---------------------------------------------------------------------------- */
+enum { MAX_TOKEN_BYTES = 4096 };
 
-static void mark_ready(box_client_call *call)
-{
-    if (call->events != NULL && !call->freed && !box_list_linked(&call->ready))
-        box_list_append(&call->channel->ready, &call->ready);
-}
+/* --- life --------------------------------------------------------------------------------------
+ */
 
-void box_metadata_copy(const box_metadata *from, box_metadata *to)
-{
-    *to = (box_metadata){0};
-    if (from == NULL || from->count == 0)
-        return;
-    to->entries = box_alloc_array(from->count, sizeof *to->entries);
-    to->count = from->count;
-    for (size_t i = 0; i < from->count; i++) {
-        const box_metadata_entry *e = &from->entries[i];
-        box_metadata_entry *copy = &to->entries[i];
-        copy->key = box_strdup(e->key);
-        copy->value = box_alloc(e->value_len + 1);
-        memcpy(copy->value, e->value, e->value_len);
-        copy->value_len = e->value_len;
-    }
-}
-
-void box_client_call_headers(box_client_call *call, const box_metadata *metadata)
-{
-    if (call->has_headers)
-        return;
-    call->has_headers = true;
-    box_metadata_copy(metadata, &call->headers);
-    mark_ready(call);
-}
-
-/* A stream is paused while we pause it or the user does. */
-static void apply_pause(box_client_call *call, bool ours, bool users)
-{
-    bool before = call->paused || call->user_paused;
-    call->paused = ours;
-    call->user_paused = users;
-    if (before != (ours || users))
-        call->channel->carrier->pause(call, ours || users);
-}
-
-void box_client_call_message(box_client_call *call, const uint8_t *data, size_t len)
-{
-    box_received *m = box_alloc(sizeof *m + len);
-    m->len = len;
-    if (len > 0)
-        memcpy(m->data, data, len);
-    *call->last = m;
-    call->last = &m->next;
-    call->unread_bytes += sizeof *m + len;
-    if (call->unread_bytes > BOX_CLIENT_UNREAD_BYTES)
-        apply_pause(call, true, call->user_paused);
-    mark_ready(call);
-}
-
-void box_client_call_writable(box_client_call *call)
-{
-    call->writable_news = true;
-    mark_ready(call);
-}
-
-void box_client_call_done(box_client_call *call, const box_error *status,
-                          const box_metadata *trailers)
-{
-    if (call->done)
-        return;
-    call->done = true;
-    call->status = *status;
-    call->has_trailers = trailers != NULL;
-    box_metadata_copy(trailers, &call->trailers);
-    mark_ready(call);
-}
-
-box_time box_client_expire(box_channel *c, box_time now)
-{
-    box_time first = BOX_TIME_NEVER;
-    for (box_list *at = c->calls.next; at != &c->calls; at = at->next) {
-        box_client_call *call = BOX_CONTAINER(at, box_client_call, link);
-        if (call->done || call->deadline == 0)
-            continue;
-        if (call->deadline > now) {
-            first = call->deadline < first ? call->deadline : first;
-            continue;
-        }
-        box_error late;
-        (void)box_fail(&late, BOX_DEADLINE, "the deadline passed before the server answered");
-        call->channel->carrier->cancel(call, &late);
-        box_client_call_done(call, &late, NULL);
-    }
-    return first;
-}
-
-/* --- life
- * ------------------------------------------------------------------------------------------- */
-
-static void drop_messages(box_client_call *call)
-{
-    for (box_received *m = call->first; m != NULL;) {
-        box_received *next = m->next;
-        free(m);
-        m = next;
-    }
-    call->first = NULL;
-    call->last = &call->first;
-}
-
-static void unref(box_client_call *call)
+void box_client_call_unref(box_client_call *call)
 {
     if (--call->refs > 0)
         return;
-    drop_messages(call);
+    box_client_call_drop_messages(call);
     box_metadata_done(&call->headers);
     box_metadata_done(&call->trailers);
-    if (call->events != NULL && call->events->release != NULL)
-        call->events->release(call->arg);
     free(call);
 }
 
-static int call_metadata(const box_channel *c, const box_client_options *o, box_metadata *out,
-                         box_error *err)
+static int add_token(const char *token, box_metadata *out, box_error *err)
 {
-    *out = (box_metadata){0};
-    const char *token = o->token != NULL ? o->token : c->token;
-    if (token != NULL) {
-        char value[4200];
-        int n = snprintf(value, sizeof value, "Bearer %s", token);
-        if (n < 0 || (size_t)n >= sizeof value)
-            return box_fail(err, BOX_VALIDATION, "the token is longer than 4 KiB");
-        if (box_metadata_add_text(out, "authorization", value, err) < 0)
-            return -1;
-    }
-    for (size_t i = 0; o->metadata != NULL && i < o->metadata->count; i++) {
-        const box_metadata_entry *e = &o->metadata->entries[i];
+    char value[MAX_TOKEN_BYTES + 16];
+    int n = snprintf(value, sizeof value, "Bearer %s", token);
+    if (n < 0 || (size_t)n >= sizeof value)
+        return box_fail(err, BOX_VALIDATION, "the token is longer than %d bytes", MAX_TOKEN_BYTES);
+    return box_metadata_add_text(out, "authorization", value, err);
+}
+
+static int add_metadata(const box_metadata *from, box_metadata *out, box_error *err)
+{
+    for (size_t i = 0; from != NULL && i < from->count; i++) {
+        const box_metadata_entry *e = &from->entries[i];
         if (box_metadata_add(out, e->key, e->value, e->value_len, err) < 0)
             return -1;
     }
     return 0;
 }
 
-static int start(box_channel *c, const box_method *method, const box_client_options *options,
-                 const box_client_events *events, void *arg, box_client_call **out, box_error *err)
+static int call_metadata(const box_channel *c, const box_client_options *o, box_metadata *out,
+                         box_error *err)
 {
-    static const box_client_options none = {0};
-    const box_client_options *o = options != NULL ? options : &none;
-    box_metadata metadata;
-    if (call_metadata(c, o, &metadata, err) < 0) {
-        box_metadata_done(&metadata);
+    const char *token = o->token != NULL ? o->token : c->token;
+    if (token != NULL && add_token(token, out, err) < 0)
         return -1;
-    }
-    box_client_call *call = box_alloc(sizeof *call);
-    *call =
-        (box_client_call){.channel = c, .method = method, .refs = 1, .events = events, .arg = arg};
-    call->last = &call->first;
-    if (o->timeout_ns != 0)
-        call->deadline = box_time_add(box_now(), o->timeout_ns);
-    (void)pthread_mutex_lock(&c->lock);
-    int rc = c->carrier->start(call, &metadata, o->timeout_ns, err);
-    if (rc == 0)
-        box_list_append(&c->calls, &call->link);
-    (void)pthread_mutex_unlock(&c->lock);
-    box_metadata_done(&metadata);
-    if (rc < 0) {
-        call->events = NULL; /* never started: arg stays the caller's */
-        unref(call);
+    if (add_metadata(o->metadata, out, err) < 0)
         return -1;
-    }
-    *out = call;
+    if (!c->may_send_tokens && box_metadata_get(out, "authorization") != NULL)
+        return box_fail(err, BOX_VALIDATION, "a token is not sent to %s without TLS",
+                        c->target.host);
     return 0;
 }
 
-int box_client_start(box_channel *c, const box_method *method, const box_client_options *options,
-                     box_client_call **out, box_error *err)
+/* Lock held. */
+static int open_call(box_client_call *call, box_metadata *metadata, uint64_t timeout_ns,
+                     box_error *err)
 {
-    return start(c, method, options, NULL, NULL, out, err);
+    box_channel *c = call->channel;
+    if (c->closed)
+        return box_fail(err, BOX_CANCELLED, "the channel was closed");
+    if (c->carrier->start(call, metadata, timeout_ns, err) < 0)
+        return -1;
+    c->refs++;
+    box_list_append(&c->calls, &call->link);
+    if (call->deadline != 0)
+        box_channel_note_expiry(c, call->deadline);
+    return 0;
 }
 
-int box_client_start_events(box_channel *c, const box_method *method,
-                            const box_client_options *options, const box_client_events *events,
-                            void *arg, box_client_call **out, box_error *err)
+typedef struct packed {
+    uint8_t *data;
+    size_t len;
+} packed;
+
+static packed pack(const ProtobufCMessage *message)
 {
-    return start(c, method, options, events, arg, out, err);
+    packed p = {.len = protobuf_c_message_get_packed_size(message)};
+    p.data = box_alloc(p.len + 1);
+    (void)protobuf_c_message_pack(message, p.data);
+    return p;
+}
+
+static void packed_done(packed *p)
+{
+    free(p->data);
+}
+
+static box_client_call *call_new(box_channel *c, const box_client_start_args *a,
+                                 uint64_t timeout_ns)
+{
+    box_client_call *call = box_alloc(sizeof *call);
+    *call = (box_client_call){.channel = c,
+                              .method = a->method,
+                              .refs = 1,
+                              .events = a->events,
+                              .typed = a->typed,
+                              .arg = a->arg};
+    call->last = &call->first;
+    if (timeout_ns != 0)
+        call->deadline = box_time_add(box_now(), timeout_ns);
+    return call;
+}
+
+static void send_request(box_client_call *call, const packed *request)
+{
+    if (request == NULL)
+        return;
+    call->half_closed = true;
+    call->channel->carrier->send(call, request->data, request->len);
+    call->channel->carrier->half_close(call);
+}
+
+int box_client_call_start(box_channel *c, const box_client_start_args *a, box_client_call **out,
+                          box_error *err)
+{
+    static const box_client_options none = {0};
+    const box_client_options *o = a->options != NULL ? a->options : &none;
+    BOX_AUTO(box_metadata_done)
+    box_metadata metadata = {0};
+    if (call_metadata(c, o, &metadata, err) < 0)
+        return -1;
+    BOX_AUTO(packed_done)
+    packed request = a->request != NULL ? pack(a->request) : (packed){0};
+    box_client_call *call = call_new(c, a, o->timeout_ns);
+    (void)pthread_mutex_lock(&c->lock);
+    int rc = open_call(call, &metadata, o->timeout_ns, err);
+    if (rc == 0) {
+        *out = call; /* before any other thread can deliver its events */
+        send_request(call, a->request != NULL ? &request : NULL);
+        c->carrier->flush(c);
+    } else {
+        box_client_call_unref(call);
+    }
+    (void)pthread_mutex_unlock(&c->lock);
+    return rc;
+}
+
+int box_client_start(box_channel *channel, const box_method *method,
+                     const box_client_options *options, const ProtobufCMessage *request,
+                     box_client_call **out, box_error *err)
+{
+    const box_client_start_args args = {.method = method, .options = options, .request = request};
+    return box_client_call_start(channel, &args, out, err);
 }
 
 void box_client_free(box_client_call *call)
@@ -196,17 +149,16 @@ void box_client_free(box_client_call *call)
     if (call == NULL)
         return;
     box_channel *c = call->channel;
+    box_error why;
+    (void)box_fail(&why, BOX_CANCELLED, "the call was dropped");
     (void)pthread_mutex_lock(&c->lock);
     call->freed = true;
-    if (!call->done) {
-        box_error why;
-        (void)box_fail(&why, BOX_CANCELLED, "the call was dropped");
-        c->carrier->cancel(call, &why);
-    }
+    box_client_call_fail(call, &why);
     box_list_remove(&call->link);
     box_list_remove(&call->ready);
-    unref(call);
-    (void)pthread_mutex_unlock(&c->lock);
+    box_client_call_unref(call);
+    c->carrier->flush(c);
+    box_channel_unref_unlock(c);
 }
 
 void box_client_cancel(box_client_call *call)
@@ -215,41 +167,43 @@ void box_client_cancel(box_client_call *call)
     box_error why;
     (void)box_fail(&why, BOX_CANCELLED, "the call was cancelled");
     (void)pthread_mutex_lock(&c->lock);
-    if (!call->done) {
-        c->carrier->cancel(call, &why);
-        box_client_call_done(call, &why, NULL);
-        (void)pthread_cond_broadcast(&c->news);
-    }
+    box_client_call_fail(call, &why);
+    c->carrier->flush(c);
     (void)pthread_mutex_unlock(&c->lock);
 }
 
-/* --- sending
- * ---------------------------------------------------------------------------------------- */
+/* --- sending -----------------------------------------------------------------------------------
+ */
 
 static int over(const box_client_call *call, box_error *err)
 {
-    if (call->done && call->status.reason != BOX_NONE)
-        *err = call->status;
-    else
-        (void)box_fail(err, BOX_CANCELLED, "the call has ended");
+    if (!call->done)
+        return box_fail(err, BOX_VALIDATION, "the call was half-closed already");
+    if (call->status.reason == BOX_NONE)
+        return box_fail(err, BOX_CANCELLED, "the call has ended");
+    *err = call->status;
     return -1;
+}
+
+static bool can_send(const box_client_call *call)
+{
+    return call->done || call->half_closed || call->channel->carrier->is_writable(call);
 }
 
 int box_client_send(box_client_call *call, const ProtobufCMessage *message, box_error *err)
 {
     box_channel *c = call->channel;
-    size_t len = protobuf_c_message_get_packed_size(message);
-    uint8_t *data = box_alloc(len + 1);
-    (void)protobuf_c_message_pack(message, data);
+    BOX_AUTO(packed_done)
+    packed p = pack(message);
     (void)pthread_mutex_lock(&c->lock);
-    while (call->events == NULL && !call->done && !c->carrier->is_writable(call))
-        c->carrier->wait(c, BOX_TIME_NEVER);
-    bool open = !call->done && !call->half_closed;
-    if (open)
-        c->carrier->send(call, data, len);
-    int rc = open ? 0 : over(call, err);
+    if (call->events == NULL)
+        box_channel_await(call, can_send);
+    int rc = call->done || call->half_closed ? over(call, err) : 0;
+    if (rc == 0) {
+        c->carrier->send(call, p.data, p.len);
+        c->carrier->flush(c);
+    }
     (void)pthread_mutex_unlock(&c->lock);
-    free(data);
     return rc;
 }
 
@@ -257,136 +211,119 @@ int box_client_half_close(box_client_call *call, box_error *err)
 {
     box_channel *c = call->channel;
     (void)pthread_mutex_lock(&c->lock);
-    bool open = !call->done && !call->half_closed;
-    call->half_closed = true;
-    if (open)
+    int rc = call->done || call->half_closed ? over(call, err) : 0;
+    if (rc == 0) {
+        call->half_closed = true;
         c->carrier->half_close(call);
-    int rc = open ? 0 : over(call, err);
+        c->carrier->flush(c);
+    }
     (void)pthread_mutex_unlock(&c->lock);
     return rc;
 }
 
-bool box_client_is_writable(const box_client_call *call)
+/* --- receiving ---------------------------------------------------------------------------------
+ */
+
+static bool can_receive(const box_client_call *call)
+{
+    return call->first != NULL || call->done;
+}
+
+/* The call's own status from now on says what was wrong with the message. */
+static void refuse_message(box_client_call *call, const box_error *why)
 {
     box_channel *c = call->channel;
     (void)pthread_mutex_lock(&c->lock);
-    bool writable = call->done || c->carrier->is_writable(call);
+    box_client_call_drop_messages(call);
+    box_client_call_fail(call, why);
+    call->status = *why;
+    c->carrier->flush(c);
     (void)pthread_mutex_unlock(&c->lock);
-    return writable;
-}
-
-void box_client_pause(box_client_call *call, bool paused)
-{
-    box_channel *c = call->channel;
-    (void)pthread_mutex_lock(&c->lock);
-    apply_pause(call, call->paused, paused);
-    if (!paused && call->first != NULL)
-        mark_ready(call);
-    (void)pthread_mutex_unlock(&c->lock);
-}
-
-/* --- receiving
- * -------------------------------------------------------------------------------------- */
-
-/* Lock held. */
-static box_received *pop(box_client_call *call)
-{
-    box_received *m = call->first;
-    if (m == NULL)
-        return NULL;
-    call->first = m->next;
-    if (call->first == NULL)
-        call->last = &call->first;
-    call->unread_bytes -= sizeof *m + m->len;
-    if (call->paused && call->unread_bytes <= BOX_CLIENT_UNREAD_BYTES / 2)
-        apply_pause(call, false, call->user_paused);
-    return m;
-}
-
-/* To the heap, so that callers free it with ...__free_unpacked(m, NULL). */
-static int unpack(const box_client_call *call, const box_received *m, ProtobufCMessage **out,
-                  box_error *err)
-{
-    const ProtobufCMessageDescriptor *type = call->method->response;
-    size_t budget = m->len * BOX_CALL_BUDGET_FACTOR + BOX_CALL_BUDGET_BYTES;
-    ProtobufCMessage *message = NULL;
-    if (box_message_validate(type, m->data, m->len, budget, err) == 0)
-        message = protobuf_c_message_unpack(type, NULL, m->len, m->data);
-    if (message == NULL)
-        return box_fail(err, BOX_PROTOCOL, "the server sent bytes that are no %s", type->name);
-    *out = message;
-    return 0;
 }
 
 int box_client_receive(box_client_call *call, ProtobufCMessage **out, box_error *err)
 {
     box_channel *c = call->channel;
+    assert(call->events == NULL); /* its messages go to its callbacks */
     (void)pthread_mutex_lock(&c->lock);
-    while (call->first == NULL && !call->done)
-        c->carrier->wait(c, BOX_TIME_NEVER);
-    box_received *m = pop(call);
-    (void)pthread_mutex_unlock(&c->lock);
-    if (m == NULL) {
-        *err = call->status;
-        return call->status.reason == BOX_NONE ? 0 : -1;
-    }
-    int rc = unpack(call, m, out, err);
-    free(m);
+    box_channel_await(call, can_receive);
+    box_received *m = box_client_call_pop(call);
+    int rc = m != NULL ? 1 : call->status.reason == BOX_NONE ? 0 : -1;
     if (rc < 0)
-        box_client_cancel(call);
-    return rc < 0 ? -1 : 1;
+        *err = call->status;
+    c->carrier->flush(c);
+    (void)pthread_mutex_unlock(&c->lock);
+    if (m == NULL)
+        return rc;
+    if (box_client_call_unpack(call, m, out, err) < 0) {
+        refuse_message(call, err);
+        rc = -1;
+    }
+    free(m);
+    return rc;
 }
 
 const box_metadata *box_client_headers(const box_client_call *call)
 {
-    return call->has_headers ? &call->headers : NULL;
+    box_channel *c = call->channel;
+    (void)pthread_mutex_lock(&c->lock);
+    const box_metadata *headers = call->has_headers ? &call->headers : NULL;
+    (void)pthread_mutex_unlock(&c->lock);
+    return headers;
 }
 
 const box_metadata *box_client_trailers(const box_client_call *call)
 {
-    return call->has_trailers ? &call->trailers : NULL;
+    box_channel *c = call->channel;
+    (void)pthread_mutex_lock(&c->lock);
+    const box_metadata *trailers = call->has_trailers ? &call->trailers : NULL;
+    (void)pthread_mutex_unlock(&c->lock);
+    return trailers;
 }
 
-/* Exactly one answer, then the status (grpc-conformance.md, 54). An error beside a message wins. */
+/* The one answer and the status; an error beside an answer wins (grpc-conformance.md, 54). That
+ * there is exactly one was seen to when it came (news.c). */
 static int receive_one(box_client_call *call, ProtobufCMessage **out, box_error *err)
 {
     ProtobufCMessage *first = NULL;
-    ProtobufCMessage *second = NULL;
+    ProtobufCMessage *none = NULL;
     int rc = box_client_receive(call, &first, err);
     if (rc == 0)
-        return box_fail(err, BOX_UNIMPLEMENTED, "the server answered %s with no message",
-                        call->method->path);
+        return box_fail(err, BOX_VALIDATION, "the answer was taken already");
     if (rc < 0)
         return -1;
-    rc = box_client_receive(call, &second, err);
-    if (rc == 0) {
+    rc = box_client_receive(call, &none, err);
+    assert(rc <= 0);
+    if (rc == 0)
         *out = first;
-        return 0;
-    }
-    if (rc == 1) {
-        protobuf_c_message_free_unpacked(second, NULL);
-        (void)box_fail(err, BOX_UNIMPLEMENTED, "the server answered %s with several messages",
-                       call->method->path);
-    }
-    protobuf_c_message_free_unpacked(first, NULL);
-    return -1;
+    else
+        protobuf_c_message_free_unpacked(first, NULL);
+    return rc;
 }
 
-int box_client_unary(box_channel *c, const box_method *method, const box_client_options *options,
-                     const ProtobufCMessage *request, ProtobufCMessage **response, box_error *err)
+/* Gives the call's to the caller. */
+static void hand_over(box_metadata *from, box_metadata *to)
+{
+    if (to == NULL)
+        return;
+    *to = *from;
+    *from = (box_metadata){0};
+}
+
+int box_client_unary(box_channel *channel, const box_method *method,
+                     const box_client_options *options, const ProtobufCMessage *request,
+                     ProtobufCMessage **response, box_error *err)
 {
     box_client_call *call;
-    box_error ended;
-    if (box_client_start(c, method, options, &call, err) < 0)
+    box_metadata *headers = options != NULL ? options->headers : NULL;
+    box_metadata *trailers = options != NULL ? options->trailers : NULL;
+    hand_over(&(box_metadata){0}, headers);
+    hand_over(&(box_metadata){0}, trailers);
+    if (box_client_start(channel, method, options, request, &call, err) < 0)
         return -1;
-    /* A call that ended meanwhile says why in receive. */
-    if (box_client_send(call, request, &ended) == 0)
-        BOX_IGNORE(box_client_half_close(call, &ended));
     int rc = receive_one(call, response, err);
-    if (options != NULL && options->headers != NULL)
-        box_metadata_copy(box_client_headers(call), options->headers);
-    if (options != NULL && options->trailers != NULL)
-        box_metadata_copy(box_client_trailers(call), options->trailers);
+    hand_over(&call->headers, headers); /* the call is over: nobody else writes there */
+    hand_over(&call->trailers, trailers);
     box_client_free(call);
     return rc;
 }
@@ -396,74 +333,4 @@ int box_client_finish(box_client_call *call, ProtobufCMessage **response, box_er
     box_error ended;
     BOX_IGNORE(box_client_half_close(call, &ended)); /* the status comes from receive */
     return receive_one(call, response, err);
-}
-
-/* --- events
- * ----------------------------------------------------------------------------------------- */
-
-/* One message to its callback. False: nothing more of this call may be touched. */
-static bool tell_message(box_client_call *call, box_received *m)
-{
-    box_channel *c = call->channel;
-    ProtobufCMessage *message = NULL;
-    box_error bad;
-    int rc = unpack(call, m, &message, &bad);
-    free(m);
-    if (rc == 0) {
-        (void)pthread_mutex_unlock(&c->lock);
-        call->events->message(call->arg, call, message);
-        protobuf_c_message_free_unpacked(message, NULL);
-        (void)pthread_mutex_lock(&c->lock);
-    } else if (!call->done) {
-        c->carrier->cancel(call, &bad);
-        box_client_call_done(call, &bad, NULL);
-    }
-    return !call->freed;
-}
-
-/* Everything that is there, callbacks without the lock. The caller holds a reference. */
-static void tell(box_client_call *call)
-{
-    box_channel *c = call->channel;
-    const box_client_events *e = call->events;
-    if (call->has_headers && !call->headers_told) {
-        call->headers_told = true;
-        if (e->headers != NULL) {
-            (void)pthread_mutex_unlock(&c->lock);
-            e->headers(call->arg, call, &call->headers);
-            (void)pthread_mutex_lock(&c->lock);
-        }
-    }
-    while (!call->freed && !call->user_paused && call->first != NULL) {
-        if (!tell_message(call, pop(call)))
-            return;
-    }
-    if (!call->freed && call->writable_news) {
-        call->writable_news = false;
-        if (e->writable != NULL) {
-            (void)pthread_mutex_unlock(&c->lock);
-            e->writable(call->arg, call);
-            (void)pthread_mutex_lock(&c->lock);
-        }
-    }
-    if (!call->freed && call->done && call->first == NULL && !call->done_told) {
-        call->done_told = true;
-        (void)pthread_mutex_unlock(&c->lock);
-        e->done(call->arg, call, &call->status, call->has_trailers ? &call->trailers : NULL);
-        (void)pthread_mutex_lock(&c->lock);
-    }
-}
-
-void box_channel_dispatch(box_channel *c)
-{
-    (void)pthread_mutex_lock(&c->lock);
-    c->carrier->wait(c, box_now());
-    while (!box_list_empty(&c->ready)) {
-        box_client_call *call = BOX_CONTAINER(c->ready.next, box_client_call, ready);
-        box_list_remove(&call->ready);
-        call->refs++;
-        tell(call);
-        unref(call);
-    }
-    (void)pthread_mutex_unlock(&c->lock);
 }

@@ -1,54 +1,17 @@
-#include "internal.h"
+#include "conn.h"
 
 #include <assert.h>
 #include <errno.h>
-#include <fcntl.h>
-#include <netdb.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
-#include <sys/un.h>
-#include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/fd.h"
 
 /* What is read or written in one go: a TLS record's worth, times a few. */
-enum { IO_STEP = 64 * 1024, READS_PER_ROUND = 16, DEFAULT_CONNECT_MS = 20000 };
+enum { IO_STEP = BOX_CLIENT_INPUT_BYTES, READS_PER_ROUND = 16 };
 
-typedef enum conn_state {
-    CONNECTING, /* the TCP connection is being made */
-    HANDSHAKE,  /* TLS */
-    READY,
-} conn_state;
-
-struct box_conn {
-    box_list link; /* channel->conns */
-    box_channel *channel;
-    conn_state state;
-    int fd;
-    uint32_t asked; /* epoll events asked for */
-    box_tls *tls;   /* NULL: clear */
-    box_h2 *h2;
-    box_buf out; /* clear: to be sent; TLS: plaintext on its way into tls */
-    struct addrinfo *addresses, *next;
-    box_time connect_by;
-    box_error last; /* why the last address did not work */
-    box_error failure;
-    bool busy; /* inside box_h2, which must not be entered again */
-};
-
-static int fail_connect(box_conn *conn, int sys_errno, box_error *err)
-{
-    const box_target *t = &conn->channel->target;
-    (void)box_fail(err, BOX_RUNTIME_UNAVAILABLE, "cannot connect to %s: %s",
-                   t->kind == BOX_TARGET_UNIX ? t->path : t->authority, strerror(sys_errno));
-    err->sys_errno = sys_errno;
-    return -1;
-}
-
-/* --- events of the HTTP/2 core -------------------------------------------------------------------
+/* --- events of the HTTP/2 core -----------------------------------------------------------------
  */
 
 static void on_headers(void *owner, box_h2_stream *s, const box_metadata *metadata)
@@ -69,16 +32,16 @@ static void on_writable(void *owner, box_h2_stream *s)
     box_client_call_writable(box_h2_stream_owner(s));
 }
 
+/* A lost connection is explained by what happened to the socket; but a status that came before
+ * counts. */
 static void on_closed(void *owner, box_h2_stream *s, const box_error *why,
                       const box_metadata *trailers)
 {
-    box_conn *conn = owner;
+    const box_conn *conn = owner;
     box_client_call *call = box_h2_stream_owner(s);
-    if (call == NULL)
-        return;
+    bool lost = conn->failure.reason != BOX_NONE && why->reason == BOX_RUNTIME_UNAVAILABLE &&
+                trailers == NULL;
     call->stream = NULL;
-    call->conn = NULL;
-    bool lost = conn->failure.reason != BOX_NONE && trailers == NULL;
     box_client_call_done(call, lost ? &conn->failure : why, trailers);
 }
 
@@ -87,6 +50,7 @@ static void on_goaway(void *owner)
     box_conn *conn = owner;
     if (conn->channel->current == conn)
         conn->channel->current = NULL;
+    conn->is_retired = true;
 }
 
 static const box_h2_events h2_events = {
@@ -97,134 +61,29 @@ static const box_h2_events h2_events = {
     .goaway = on_goaway,
 };
 
-/* --- life ----------------------------------------------------------------------------------------
- */
-
-static void watch(box_conn *conn, uint32_t events)
+void box_conn_start_h2(box_conn *conn)
 {
-    struct epoll_event e = {.events = events, .data.ptr = conn};
-    if (conn->fd < 0 || conn->asked == events)
-        return;
-    int op = conn->asked == 0 ? EPOLL_CTL_ADD : EPOLL_CTL_MOD;
-    if (epoll_ctl(conn->channel->epoll, op, conn->fd, &e) == 0)
-        conn->asked = events;
-}
-
-static int open_socket(box_conn *conn, int family, const struct sockaddr *address, socklen_t len,
-                       box_error *err)
-{
-    conn->fd = socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (conn->fd < 0)
-        return box_fail_errno(err, "open a socket");
-    int one = 1;
-    if (family != AF_UNIX)
-        (void)setsockopt(conn->fd, IPPROTO_TCP, TCP_NODELAY, &one,
-                         sizeof one); /* only slower without */
-    conn->asked = 0;
-    if (connect(conn->fd, address, len) == 0 || errno == EINPROGRESS) {
-        watch(conn, EPOLLIN | EPOLLOUT);
-        return 0;
-    }
-    int saved = errno;
-    box_closep(&conn->fd);
-    return fail_connect(conn, saved, err);
-}
-
-/* The next address that at least begins to connect. */
-static int try_next(box_conn *conn, box_error *err)
-{
-    box_closep(&conn->fd);
-    while (conn->next != NULL) {
-        const struct addrinfo *a = conn->next;
-        conn->next = a->ai_next;
-        if (open_socket(conn, a->ai_family, a->ai_addr, a->ai_addrlen, &conn->last) == 0)
-            return 0;
-    }
-    *err = conn->last;
-    return -1;
-}
-
-static int connect_dns(box_conn *conn, box_error *err)
-{
-    const box_target *t = &conn->channel->target;
-    struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_ADDRCONFIG};
-    int rc = getaddrinfo(t->host, t->port, &hints, &conn->addresses);
-    if (rc != 0)
-        return box_fail(err, BOX_RUNTIME_UNAVAILABLE, "cannot resolve %s: %s", t->host,
-                        gai_strerror(rc));
-    conn->next = conn->addresses;
-    return try_next(conn, err);
-}
-
-static int connect_unix(box_conn *conn, box_error *err)
-{
-    const char *path = conn->channel->target.path;
-    struct sockaddr_un address = {.sun_family = AF_UNIX};
-    if (strlen(path) >= sizeof address.sun_path)
-        return box_fail(err, BOX_VALIDATION, "the socket's path is longer than %zu bytes",
-                        sizeof address.sun_path - 1);
-    memcpy(address.sun_path, path, strlen(path));
-    return open_socket(conn, AF_UNIX, (struct sockaddr *)&address, sizeof address, err);
-}
-
-static int connect_spawned(box_conn *conn, box_error *err)
-{
-    conn->fd = box_take_fd(&conn->channel->spawned);
-    if (conn->fd < 0)
-        return box_fail(err, BOX_RUNTIME_UNAVAILABLE, "the private boxd has ended");
-    watch(conn, EPOLLIN | EPOLLOUT);
-    return 0;
-}
-
-static int start_protocols(box_conn *conn, box_error *err)
-{
-    box_channel *c = conn->channel;
-    if (c->tls != NULL) {
-        const char *name = c->server_name != NULL ? c->server_name : c->target.host;
-        if (box_tls_new(c->tls, name, &conn->tls, err) < 0)
-            return -1;
-    }
-    box_h2_config config = {
+    const box_channel *c = conn->channel;
+    const box_h2_config config = {
         .scheme = c->tls != NULL ? "https" : "http",
         .authority = c->server_name != NULL ? c->server_name : c->target.authority,
-        .user_agent = "grpc-c-box/0.1.0",
+        .user_agent = "grpc-c-box/" BOX_VERSION,
         .max_message_bytes = c->max_message_bytes,
     };
     conn->h2 = box_h2_new(&config, &h2_events, conn);
-    return 0;
 }
 
-int box_conn_new(box_channel *c, box_conn **out, box_error *err)
-{
-    box_conn *conn = box_alloc(sizeof *conn);
-    conn->channel = c;
-    conn->fd = -1;
-    uint32_t ms = c->connect_timeout_ms != 0 ? c->connect_timeout_ms : DEFAULT_CONNECT_MS;
-    conn->connect_by = box_time_add(box_now(), ms * BOX_MS);
-    (void)box_fail(&conn->last, BOX_RUNTIME_UNAVAILABLE, "%s has no address", c->target.authority);
-    box_list_append(&c->conns, &conn->link);
-    int rc = c->target.kind == BOX_TARGET_DNS    ? connect_dns(conn, err)
-             : c->target.kind == BOX_TARGET_UNIX ? connect_unix(conn, err)
-                                                 : connect_spawned(conn, err);
-    if (rc == 0)
-        rc = start_protocols(conn, err);
-    if (rc < 0) {
-        box_conn_free(conn, err);
-        return -1;
-    }
-    *out = conn;
-    return 0;
-}
+/* --- life --------------------------------------------------------------------------------------
+ */
 
 void box_conn_free(box_conn *conn, const box_error *why)
 {
     box_channel *c = conn->channel;
+    assert(!conn->is_busy);
     if (c->current == conn)
         c->current = NULL;
-    assert(!conn->busy);
     conn->failure = *why;
-    if (conn->h2 != NULL)
-        box_h2_free(conn->h2);
+    box_h2_free(conn->h2);
     box_tls_free(conn->tls);
     box_buf_done(&conn->out);
     if (conn->addresses != NULL)
@@ -234,18 +93,24 @@ void box_conn_free(box_conn *conn, const box_error *why)
     free(conn);
 }
 
-void box_conn_free_all(box_channel *c, const box_error *why)
-{
-    while (!box_list_empty(&c->conns))
-        box_conn_free(BOX_CONTAINER(c->conns.next, box_conn, link), why);
-}
-
 box_h2 *box_conn_h2(box_conn *conn)
 {
     return conn->h2;
 }
 
-/* --- input and output ----------------------------------------------------------------------------
+void box_conn_retire(box_conn *conn)
+{
+    box_error why;
+    if (conn->channel->current == conn)
+        conn->channel->current = NULL;
+    conn->is_retired = true;
+    if (box_h2_stream_count(conn->h2) > 0)
+        return;
+    (void)box_fail(&why, BOX_RUNTIME_UNAVAILABLE, "the connection is not used any more");
+    box_conn_free(conn, &why);
+}
+
+/* --- output ------------------------------------------------------------------------------------
  */
 
 /* Bytes that wait for the socket. */
@@ -253,19 +118,19 @@ static box_bytes unsent(const box_conn *conn)
 {
     if (conn->tls != NULL)
         return box_tls_pending(conn->tls);
-    return (box_bytes){box_buf_len(&conn->out) > 0 ? box_buf_data(&conn->out) : NULL,
-                       box_buf_len(&conn->out)};
+    size_t len = box_buf_len(&conn->out);
+    return (box_bytes){len > 0 ? box_buf_data(&conn->out) : NULL, len};
 }
 
 /* Asks HTTP/2 for more to send once the last is gone. */
 static int fill(box_conn *conn, box_error *err)
 {
-    if (conn->state != READY || unsent(conn).len > 0 || !box_h2_wants_send(conn->h2))
+    if (conn->state < BOX_CONN_SILENT || unsent(conn).len > 0 || !box_h2_wants_send(conn->h2))
         return 0;
-    conn->busy = true;
+    conn->is_busy = true;
     int rc = box_h2_send(conn->h2, &conn->out, IO_STEP, err);
-    conn->busy = false;
-    if (rc < 0 || conn->tls == NULL)
+    conn->is_busy = false;
+    if (rc < 0 || conn->tls == NULL || box_buf_len(&conn->out) == 0)
         return rc;
     rc = box_tls_write(conn->tls, box_buf_data(&conn->out), box_buf_len(&conn->out), err);
     box_buf_clear(&conn->out);
@@ -295,13 +160,39 @@ static int write_out(box_conn *conn, box_error *err)
     }
 }
 
+static bool is_over(const box_conn *conn)
+{
+    return box_h2_is_done(conn->h2) || (conn->is_retired && box_h2_stream_count(conn->h2) == 0);
+}
+
+static int flush(box_conn *conn, box_error *err)
+{
+    if (conn->state > BOX_CONN_CONNECTING && write_out(conn, err) < 0)
+        return -1;
+    if (is_over(conn))
+        return box_fail(err, BOX_RUNTIME_UNAVAILABLE, "the server closed the connection");
+    bool more = conn->state == BOX_CONN_CONNECTING || unsent(conn).len > 0;
+    return box_conn_watch(conn, more ? EPOLLIN | EPOLLOUT : EPOLLIN, err);
+}
+
+void box_conn_flush(box_conn *conn)
+{
+    box_error err;
+    if (flush(conn, &err) < 0)
+        box_conn_free(conn, &err);
+}
+
+/* --- input -------------------------------------------------------------------------------------
+ */
+
 static int take_plain(box_conn *conn, const uint8_t *data, size_t len, box_error *err)
 {
     if (len == 0)
         return 0;
-    conn->busy = true;
+    conn->state = BOX_CONN_READY;
+    conn->is_busy = true;
     int rc = box_h2_receive(conn->h2, data, len, err);
-    conn->busy = false;
+    conn->is_busy = false;
     return rc;
 }
 
@@ -309,25 +200,25 @@ static int take_bytes(box_conn *conn, const uint8_t *data, size_t len, box_error
 {
     if (conn->tls == NULL)
         return take_plain(conn, data, len, err);
+    BOX_AUTO(box_buf_done)
     box_buf plain = {.max_bytes = 2 * IO_STEP};
     bool closed = false;
-    int rc = box_tls_receive(conn->tls, data, len, &plain, &closed, err);
-    if (rc == 0 && conn->state == HANDSHAKE && box_tls_is_ready(conn->tls))
-        conn->state = READY;
-    if (rc == 0)
-        rc = take_plain(conn, box_buf_len(&plain) > 0 ? box_buf_data(&plain) : NULL,
-                        box_buf_len(&plain), err);
-    box_buf_done(&plain);
-    if (rc == 0 && closed)
-        rc = box_fail(err, BOX_RUNTIME_UNAVAILABLE, "the server closed the connection");
-    return rc;
+    if (box_tls_receive(conn->tls, data, len, &plain, &closed, err) < 0)
+        return -1;
+    if (conn->state == BOX_CONN_HANDSHAKE && box_tls_is_ready(conn->tls))
+        conn->state = BOX_CONN_SILENT;
+    size_t plain_len = box_buf_len(&plain);
+    if (take_plain(conn, plain_len > 0 ? box_buf_data(&plain) : NULL, plain_len, err) < 0)
+        return -1;
+    return closed ? box_fail(err, BOX_RUNTIME_UNAVAILABLE, "the server closed the connection") : 0;
 }
 
-static int read_in(box_conn *conn, box_error *err)
+/* all: until nothing is there, also when that costs one more system call. */
+static int read_in(box_conn *conn, bool all, box_error *err)
 {
-    uint8_t data[IO_STEP];
+    uint8_t *data = conn->channel->input;
     for (int i = 0; i < READS_PER_ROUND; i++) {
-        ssize_t n = recv(conn->fd, data, sizeof data, 0);
+        ssize_t n = recv(conn->fd, data, BOX_CLIENT_INPUT_BYTES, 0);
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0 && errno == EAGAIN)
@@ -339,77 +230,102 @@ static int read_in(box_conn *conn, box_error *err)
             return box_fail(err, BOX_RUNTIME_UNAVAILABLE, "the server closed the connection");
         if (take_bytes(conn, data, (size_t)n, err) < 0)
             return -1;
+        if (!all && n < BOX_CLIENT_INPUT_BYTES)
+            return 0; /* most likely all; epoll says when there is more */
     }
     return 0;
 }
 
-static int finish_connect(box_conn *conn, uint32_t events, box_error *err)
+/* Both directions, as far as they go now. */
+static int progress(box_conn *conn, uint32_t events, box_error *err)
 {
-    int problem = 0;
-    socklen_t size = sizeof problem;
-    if ((events & (EPOLLOUT | EPOLLERR | EPOLLHUP)) == 0)
-        return 0;
-    if (getsockopt(conn->fd, SOL_SOCKET, SO_ERROR, &problem, &size) < 0)
-        problem = errno;
-    if (problem != 0) {
-        (void)fail_connect(conn, problem, &conn->last);
-        return try_next(conn, err);
-    }
-    conn->state = conn->tls != NULL ? HANDSHAKE : READY;
-    return 0;
+    if (conn->state == BOX_CONN_CONNECTING && box_conn_connected(conn, events, err) < 0)
+        return -1;
+    if (conn->state != BOX_CONN_CONNECTING && (events & (EPOLLIN | EPOLLERR | EPOLLHUP)) != 0 &&
+        read_in(conn, false, err) < 0)
+        return -1;
+    return flush(conn, err);
 }
 
-void box_conn_flush(box_conn *conn)
+static void end(box_conn *conn, const box_error *why)
+{
+    box_error ignored;
+    if (conn->state > BOX_CONN_CONNECTING)
+        BOX_IGNORE(
+            write_out(conn, &ignored)); /* a GOAWAY or alert that explains it, if it can go */
+    box_conn_free(conn, why);
+}
+
+void box_conns_ready(box_channel *c, uint64_t id, uint32_t events)
+{
+    for (box_list *at = c->conns.next; at != &c->conns; at = at->next) {
+        box_conn *conn = BOX_CONTAINER(at, box_conn, link);
+        if (conn->id != id)
+            continue;
+        box_error err;
+        if (progress(conn, events, &err) < 0)
+            end(conn, &err);
+        return;
+    }
+}
+
+/* --- all of a channel's ------------------------------------------------------------------------
+ */
+
+void box_conns_flush(box_channel *c)
+{
+    for (box_list *at = c->conns.next; at != &c->conns;) {
+        box_conn *conn = BOX_CONTAINER(at, box_conn, link);
+        at = at->next; /* freeing one leaves the others where they are */
+        box_conn_flush(conn);
+    }
+}
+
+void box_conns_close(box_channel *c, const box_error *why)
+{
+    while (!box_list_empty(&c->conns))
+        box_conn_free(BOX_CONTAINER(c->conns.next, box_conn, link), why);
+}
+
+/* Only where nothing runs: else somebody reads, or will. */
+void box_conn_probe(box_conn *conn)
 {
     box_error err;
-    if (conn->busy)
-        return; /* whoever is inside flushes afterwards */
-    if (conn->state != CONNECTING && write_out(conn, &err) < 0) {
-        box_conn_free(conn, &err);
+    if (conn->state != BOX_CONN_READY || box_h2_stream_count(conn->h2) > 0)
         return;
-    }
-    bool more = conn->state == CONNECTING || unsent(conn).len > 0;
-    watch(conn, more ? EPOLLIN | EPOLLOUT : EPOLLIN);
+    if (read_in(conn, true, &err) < 0 || flush(conn, &err) < 0)
+        end(conn, &err);
 }
 
-void box_conn_ready(box_conn *conn, uint32_t events)
+/* The next address has its turn, or the connection ends: false. */
+static bool expire(box_conn *conn, box_time now)
 {
-    box_error err;
-    int rc = 0;
-    if (conn->state == CONNECTING)
-        rc = finish_connect(conn, events, &err);
-    if (rc == 0 && conn->state != CONNECTING && (events & (EPOLLIN | EPOLLERR | EPOLLHUP)) != 0)
-        rc = read_in(conn, &err);
-    if (rc < 0) {
-        box_error ignored;
-        if (conn->state == READY && conn->fd >= 0)
-            (void)write_out(conn, &ignored); /* a GOAWAY or alert that explains it, if it can go */
-        box_conn_free(conn, &err);
-        return;
-    }
-    if (box_h2_is_done(conn->h2)) {
-        (void)box_fail(&err, BOX_RUNTIME_UNAVAILABLE, "the server closed the connection");
-        box_conn_free(conn, &err);
-        return;
-    }
-    box_conn_flush(conn);
+    box_error late;
+    if (conn->connect_by > now && box_conn_try_next(conn, &late) == 0)
+        return true;
+    if (conn->connect_by <= now)
+        (void)box_conn_fail_connect(conn, ETIMEDOUT, &late);
+    box_conn_free(conn, &late);
+    return false;
 }
 
-box_time box_conn_expire(box_channel *c, box_time now)
+static box_time conn_expiry(const box_conn *conn)
+{
+    if (conn->state == BOX_CONN_READY)
+        return BOX_TIME_NEVER;
+    return conn->attempt_by < conn->connect_by ? conn->attempt_by : conn->connect_by;
+}
+
+box_time box_conns_expire(box_channel *c, box_time now)
 {
     box_time first = BOX_TIME_NEVER;
     for (box_list *at = c->conns.next; at != &c->conns;) {
         box_conn *conn = BOX_CONTAINER(at, box_conn, link);
         at = at->next;
-        if (conn->state == READY)
+        if (conn_expiry(conn) <= now && !expire(conn, now))
             continue;
-        if (conn->connect_by <= now) {
-            box_error late;
-            (void)fail_connect(conn, ETIMEDOUT, &late);
-            box_conn_free(conn, &late);
-        } else if (conn->connect_by < first) {
-            first = conn->connect_by;
-        }
+        if (conn_expiry(conn) < first)
+            first = conn_expiry(conn);
     }
     return first;
 }

@@ -1,70 +1,107 @@
 #include "internal.h"
 
 #include "base/alloc.h"
+#include "base/limits.h"
 
 /* The server's side of a call that never leaves the process. Its handler runs inside the client's
- * functions, with the channel's (recursive) lock held. */
-typedef struct served_call {
-    box_call base;           /* first: box_call_ops get it */
-    box_client_call *client; /* NULL once the client has its status */
-} served_call;
+ * functions, with the channel's (recursive) lock held. As over a connection, what the client does
+ * reaches a handler that paused or is running only afterwards: it waits in channel->served until
+ * the carrier's flush. */
+typedef struct box_served {
+    box_call base; /* first: box_call_ops get it */
+    box_list link; /* channel->served */
+    box_channel *channel;
+    box_client_call *client;     /* NULL once the client has its status */
+    box_received *first, **last; /* messages that came while it was paused */
+    size_t held_bytes;
+    bool paused;
+    bool half_close_held;
+    bool over; /* the transport's reference is to be dropped, with why */
+    box_error why;
+    bool is_running; /* inside its handlers, called by serve */
+    bool again;      /* and something was queued meanwhile */
+} box_served;
 
-static served_call *served(const box_call *call)
+static box_served *served(box_call *call)
 {
-    return (served_call *)(uintptr_t)call;
+    return BOX_CONTAINER(call, box_served, base);
 }
 
-static void tell_headers(served_call *s)
+static void queue(box_served *s)
 {
-    if (s->client != NULL)
-        box_client_call_headers(s->client, &s->base.headers);
+    if (s->is_running)
+        s->again = true;
+    else if (!box_list_linked(&s->link))
+        box_list_append(&s->channel->served, &s->link);
 }
+
+/* The client's half is known to be over: the two no longer know each other. */
+static void detach(box_served *s)
+{
+    s->client->served = NULL;
+    s->client = NULL;
+}
+
+/* --- what the handler does ---------------------------------------------------------------------
+ */
 
 static void served_send(box_call *call, const uint8_t *message, size_t len)
 {
-    served_call *s = served(call);
-    tell_headers(s);
-    if (s->client != NULL)
-        box_client_call_message(s->client, message, len);
-}
-
-/* The client's half: its status is known, the two no longer know each other. */
-static void detach(served_call *s, const box_error *status, const box_metadata *trailers)
-{
-    box_client_call *client = s->client;
-    if (client == NULL)
+    box_served *s = served(call);
+    if (s->client == NULL)
         return;
-    s->client = NULL;
-    client->served = NULL;
-    box_client_call_done(client, status, trailers);
+    box_client_call_headers(s->client, &call->headers);
+    box_client_call_message(s->client, message, len);
 }
 
 static void served_finish(box_call *call, const box_error *err)
 {
     static const box_error ok = {0};
-    served_call *s = served(call);
-    if (s->base.headers.count > 0)
-        tell_headers(s);
-    detach(s, err != NULL ? err : &ok, &s->base.trailers);
-    box_call_unref(call); /* the transport's */
+    box_served *s = served(call);
+    box_client_call *client = s->client;
+    if (client == NULL)
+        return;
+    if (call->headers.count > 0)
+        box_client_call_headers(client, &call->headers);
+    detach(s);
+    s->over = true; /* call.c is still busy with the call, and calls on_end itself */
+    queue(s);
+    box_client_call_done(client, err != NULL ? err : &ok,
+                         call->trailers.count > 0 ? &call->trailers : NULL);
 }
 
 /* The client's memory is the buffer: writable until it is paused for holding too much. */
 static bool served_is_writable(const box_call *call)
 {
-    const served_call *s = served(call);
-    return s->client == NULL || !(s->client->paused || s->client->user_paused);
+    const box_client_call *client = served((box_call *)(uintptr_t)call)->client;
+    return client == NULL || !(client->paused || client->user_paused);
 }
 
 static void served_pause(box_call *call, bool paused)
 {
-    (void)call; /* messages are delivered by the client's own sends */
-    (void)paused;
+    box_served *s = served(call);
+    s->paused = paused;
+    if (!paused)
+        queue(s);
+}
+
+static void drop_held(box_served *s)
+{
+    for (box_received *m = s->first; m != NULL;) {
+        box_received *next = m->next;
+        free(m);
+        m = next;
+    }
+    s->first = NULL;
+    s->last = &s->first;
+    s->held_bytes = 0;
 }
 
 static void served_destroy(box_call *call)
 {
-    free(served(call));
+    box_served *s = served(call);
+    drop_held(s);
+    free(s);
 }
 
 static const box_call_ops served_ops = {
@@ -75,8 +112,59 @@ static const box_call_ops served_ops = {
     .destroy = served_destroy,
 };
 
-/* --- the carrier
- * ------------------------------------------------------------------------------------ */
+/* --- what waits --------------------------------------------------------------------------------
+ */
+
+static box_received *take_held(box_served *s)
+{
+    box_received *m = s->first;
+    s->first = m->next;
+    if (s->first == NULL)
+        s->last = &s->first;
+    bool was_full = s->held_bytes > BOX_STREAM_HIGH_WATER_BYTES;
+    s->held_bytes -= m->len;
+    if (was_full && s->held_bytes <= BOX_STREAM_HIGH_WATER_BYTES && s->client != NULL)
+        box_client_call_writable(s->client);
+    return m;
+}
+
+static void deliver_held(box_served *s)
+{
+    while (s->first != NULL && !s->paused && !s->over) {
+        box_received *m = take_held(s);
+        box_call_deliver_message(&s->base, m->data, m->len);
+        free(m);
+    }
+    if (s->half_close_held && s->first == NULL && !s->paused && !s->over) {
+        s->half_close_held = false;
+        box_call_deliver_half_close(&s->base);
+    }
+}
+
+static void run(box_served *s)
+{
+    s->is_running = true;
+    s->again = false;
+    if (!s->over)
+        deliver_held(s);
+    s->is_running = false;
+    if (s->over)
+        box_call_deliver_end(&s->base, &s->why); /* may free it */
+    else if (s->again)
+        queue(s);
+}
+
+static void inproc_flush(box_channel *c)
+{
+    while (!box_list_empty(&c->served)) {
+        box_served *s = BOX_CONTAINER(c->served.next, box_served, link);
+        box_list_remove(&s->link);
+        run(s);
+    }
+}
+
+/* --- the carrier -------------------------------------------------------------------------------
+ */
 
 static int inproc_start(box_client_call *call, box_metadata *metadata, uint64_t timeout_ns,
                         box_error *err)
@@ -84,66 +172,98 @@ static int inproc_start(box_client_call *call, box_metadata *metadata, uint64_t 
     box_channel *c = call->channel;
     const box_service *service;
     const box_method *method;
-    if (!box_service_find(c->services, c->n_services, call->method->path, &service, &method))
-        return box_fail(err, BOX_UNIMPLEMENTED, "unknown method %s", call->method->path);
-    served_call *s = box_alloc(sizeof *s);
+    if (!box_service_find(c->services, c->n_services, call->method->path, &service, &method)) {
+        (void)box_fail(err, BOX_UNIMPLEMENTED, "unknown method %s", call->method->path);
+        box_client_call_done(call, err, NULL);
+        return 0;
+    }
+    box_served *s = box_alloc(sizeof *s);
+    s->channel = c;
     s->client = call;
-    call->served = &s->base;
-    box_time deadline = timeout_ns != 0 ? box_time_add(box_now(), timeout_ns) : 0;
-    box_call_init(&s->base, &served_ops, service, method, NULL, metadata, deadline);
+    s->last = &s->first;
+    call->served = s;
+    box_call_init(&s->base, &served_ops, service, method, NULL, metadata, call->deadline);
+    (void)timeout_ns;
     box_call_deliver_start(&s->base);
     return 0;
 }
 
+static void hold(box_served *s, const uint8_t *data, size_t len)
+{
+    box_received *m = box_alloc(sizeof *m + len);
+    m->len = len;
+    if (len > 0)
+        memcpy(m->data, data, len);
+    *s->last = m;
+    s->last = &m->next;
+    s->held_bytes += len;
+}
+
 static void inproc_send(box_client_call *call, const uint8_t *data, size_t len)
 {
-    if (call->served != NULL)
-        box_call_deliver_message(call->served, data, len);
+    box_served *s = call->served;
+    box_error err;
+    if (s == NULL)
+        return;
+    if (!s->paused && s->first == NULL) {
+        box_call_deliver_message(&s->base, data, len);
+        return;
+    }
+    if (s->held_bytes + len <= BOX_STREAM_UNSENT_BYTES) {
+        hold(s, data, len);
+        return;
+    }
+    (void)box_fail(&err, BOX_MEMORY_BUDGET, "messages are produced faster than they are read");
+    box_client_call_fail(call, &err);
 }
 
 static void inproc_half_close(box_client_call *call)
 {
-    if (call->served != NULL)
-        box_call_deliver_half_close(call->served);
+    box_served *s = call->served;
+    if (s == NULL)
+        return;
+    s->half_close_held = true;
+    queue(s);
 }
 
 static void inproc_cancel(box_client_call *call, const box_error *why)
 {
-    box_call *s = call->served;
+    box_served *s = call->served;
     if (s == NULL)
         return;
-    detach(served(s), why, NULL);
-    box_call_deliver_end(s, why);
+    detach(s);
+    s->over = true;
+    s->why = *why;
+    queue(s);
 }
 
 static void inproc_pause(box_client_call *call, bool paused)
 {
     if (!paused && call->served != NULL)
-        box_call_deliver_writable(call->served);
+        box_call_deliver_writable(&call->served->base);
 }
 
 static bool inproc_is_writable(const box_client_call *call)
 {
-    (void)call;
-    return true;
+    return call->served == NULL || call->served->held_bytes <= BOX_STREAM_HIGH_WATER_BYTES;
 }
 
 /* A handler that answers later needs the pump; without one, waiting would be for ever. */
-static void inproc_wait(box_channel *c, box_time until)
+static void inproc_round(box_channel *c, box_client_call *call, box_time until)
 {
     (void)until;
-    (void)box_client_expire(c, box_now());
-    if (c->pump != NULL) {
-        c->pump(c->pump_arg);
-        return;
-    }
     box_error stuck;
-    (void)box_fail(&stuck, BOX_INTERNAL, "the handler did not answer, and the channel has no pump");
-    for (box_list *at = c->calls.next; at != &c->calls; at = at->next) {
-        box_client_call *call = BOX_CONTAINER(at, box_client_call, link);
-        if (!call->done && call->events == NULL)
-            inproc_cancel(call, &stuck);
+    box_time now = box_now();
+    if (c->soonest <= now)
+        c->soonest = box_client_calls_expire(c, now);
+    else if (c->pump != NULL)
+        c->pump(c->pump_arg);
+    else if (call != NULL && box_list_empty(&c->served)) {
+        (void)box_fail(&stuck, BOX_INTERNAL, "the handler of %s waits, and the channel has no pump",
+                       call->method->path);
+        box_client_call_fail(call, &stuck);
     }
+    inproc_flush(c);
 }
 
 static void inproc_close(box_channel *c)
@@ -151,7 +271,8 @@ static void inproc_close(box_channel *c)
     box_error gone;
     (void)box_fail(&gone, BOX_CANCELLED, "the channel was closed");
     for (box_list *at = c->calls.next; at != &c->calls; at = at->next)
-        inproc_cancel(BOX_CONTAINER(at, box_client_call, link), &gone);
+        box_client_call_fail(BOX_CONTAINER(at, box_client_call, link), &gone);
+    inproc_flush(c);
 }
 
 static const box_carrier carrier_inproc = {
@@ -161,7 +282,9 @@ static const box_carrier carrier_inproc = {
     .cancel = inproc_cancel,
     .pause = inproc_pause,
     .is_writable = inproc_is_writable,
-    .wait = inproc_wait,
+    .flush = inproc_flush,
+    .round = inproc_round,
+    .expire = box_client_calls_expire,
     .close = inproc_close,
 };
 

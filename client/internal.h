@@ -1,8 +1,13 @@
 /* What the files of the client library share. A channel has one lock; everything below it
- * (connections, HTTP/2, TLS, calls' queues) is touched with the lock held. Whoever waits drives:
- * one thread at a time polls and does the I/O, the others sleep until it has news. */
+ * (connections, HTTP/2, TLS, the calls' queues) is touched with the lock held. Callbacks of the
+ * program run without it.
+ *
+ * Whoever waits drives: one of the waiting threads polls and does the I/O until its own call has
+ * what it waits for, the others sleep until their call has news or the place of the driver is free
+ * (wait.c). */
 #pragma once
 
+#include <netdb.h>
 #include <pthread.h>
 #include <sys/types.h>
 
@@ -10,11 +15,19 @@
 #include "base/clock.h"
 #include "base/list.h"
 #include "box/call.h"
+#include "box/inproc.h"
 #include "wire/h2.h"
 #include "wire/tls.h"
 
-/* Received bytes a call may hold unread before its stream is paused. One message may pass it. */
-enum { BOX_CLIENT_UNREAD_BYTES = 256 * 1024 };
+enum {
+    /* Received bytes a call may hold unread before its stream is paused. One message may pass it.
+     */
+    BOX_CLIENT_UNREAD_BYTES = 256 * 1024,
+    /* What is read from a socket in one go. */
+    BOX_CLIENT_INPUT_BYTES = 64 * 1024,
+    /* Events of one call that are delivered before the next call has its turn. */
+    BOX_CLIENT_MESSAGES_PER_TURN = 64,
+};
 
 typedef enum box_target_kind { BOX_TARGET_DNS, BOX_TARGET_UNIX, BOX_TARGET_SPAWN } box_target_kind;
 
@@ -29,11 +42,15 @@ typedef struct box_target {
 
 int box_target_parse(const char *text, box_target *out, box_error *err) BOX_MUST_USE;
 void box_target_done(box_target *t);
+/* Is that host surely this machine? */
+bool box_target_is_loopback(const char *host);
 
 typedef struct box_conn box_conn;
 
-/* How a channel's calls are carried: over connections (channel.c) or in this process (inproc.c). */
+/* How a channel's calls are carried: over connections (carry.c) or in this process (inproc.c).
+ * Everything with the lock held; news come through the box_client_call_* functions below. */
 typedef struct box_carrier {
+    /* May let go of the lock meanwhile. metadata may be taken (left zeroed). */
     int (*start)(box_client_call *call, box_metadata *metadata, uint64_t timeout_ns,
                  box_error *err);
     void (*send)(box_client_call *call, const uint8_t *data, size_t len);
@@ -41,37 +58,61 @@ typedef struct box_carrier {
     void (*cancel)(box_client_call *call, const box_error *why);
     void (*pause)(box_client_call *call, bool paused);
     bool (*is_writable)(const box_client_call *call);
-    /* One round of progress, at most until then. Lock held on entry and exit. */
-    void (*wait)(box_channel *c, box_time until);
+    /* What the above queued goes out. Ends every function of the API that used one of them. */
+    void (*flush)(box_channel *c);
+    /* One round of progress, for at most until then; waiting happens without the lock. call: who
+     * waits for it, NULL = nobody. */
+    void (*round)(box_channel *c, box_client_call *call, box_time until);
+    /* When the channel must look at its clocks again. Ends what is late. */
+    box_time (*expire)(box_channel *c, box_time now);
+    /* Every call ends. */
     void (*close)(box_channel *c);
 } box_carrier;
 
 struct box_channel {
     const box_carrier *carrier;
     pthread_mutex_t lock;
-    pthread_cond_t news;
-    box_list calls; /* open and unfreed */
-    box_list ready; /* event-driven calls with something to deliver */
+    unsigned refs; /* box_channel_free's and one of each call */
+    bool closed;
+    box_list calls;   /* not freed yet */
+    box_list ready;   /* event-driven calls with something to deliver */
+    box_list waiters; /* threads that sleep */
+    bool driving;     /* a thread does the I/O */
+    bool polling;     /* and waits for it just now, without the lock */
+    const box_client_call *driven_for;
+    box_time polling_until;
+    box_time soonest; /* nothing expires before; BOX_TIME_NEVER = nothing does */
     char *token;
     /* over connections */
     box_target target;
     char *server_name;
     box_tls_context *tls;
+    bool may_send_tokens;
     size_t max_message_bytes;
     uint32_t connect_timeout_ms;
     box_list conns;
     box_conn *current; /* where new calls go, or NULL */
-    int epoll;
-    int wake; /* eventfd: a call started or changed while another thread polls */
-    bool driving;
-    pid_t boxd; /* spawn: */
-    pid_t warden;
-    int spawned; /* spawn: the connected socket, until the connection takes it */
-    /* in this process */
+    uint64_t last_conn_id;
+    uint8_t *input; /* BOX_CLIENT_INPUT_BYTES to read into */
+    bool resolving; /* a thread asks for the addresses, without the lock */
+    pthread_cond_t resolved;
+    int epoll; /* the connections and wake */
+    int wake;  /* eventfd: the thread that polls must look again */
+    /* for event loops: what box_channel_poll gives out */
+    int loop_epoll; /* epoll and loop_wake */
+    int loop_wake;  /* eventfd: there is something to deliver, or a sooner timeout */
+    bool loop_woken;
+    bool dispatching;
+    box_time loop_until; /* what box_channel_poll said last */
+    /* spawn: */
+    pid_t boxd, warden;
+    int spawned; /* the connected socket, until the connection takes it */
+    /* in this process (inproc.c) */
     const box_service *services;
     size_t n_services;
     void (*pump)(void *arg);
     void *pump_arg;
+    box_list served; /* calls that have something to do outside of their handlers */
 };
 
 /* A received message. */
@@ -86,12 +127,13 @@ struct box_client_call {
     box_list ready; /* channel->ready */
     box_channel *channel;
     const box_method *method;
-    unsigned refs;
+    unsigned refs; /* box_client_free's and one while events are delivered */
     box_time deadline;
     box_received *first, **last;
     size_t unread_bytes;
-    bool paused;      /* by us: too much unread */
-    bool user_paused; /* box_client_pause */
+    size_t n_messages; /* received */
+    bool paused;       /* by us: too much unread */
+    bool user_paused;  /* box_client_pause */
     bool has_headers, has_trailers;
     bool half_closed;
     bool done;
@@ -99,47 +141,99 @@ struct box_client_call {
     box_error status;
     box_metadata headers, trailers;
     const box_client_events *events; /* NULL: blocking */
+    const void *typed;
     void *arg;
     bool headers_told, done_told, writable_news;
     /* carrier's */
-    box_conn *conn;
     box_h2_stream *stream;
-    box_call *served; /* inproc */
+    struct box_served *served; /* inproc */
 };
 
-/* Every call's news come through these, from a carrier, lock held. */
+/* --- news.c: what a carrier tells a call -------------------------------------------------------
+ */
+
 void box_client_call_headers(box_client_call *call, const box_metadata *metadata);
 void box_client_call_message(box_client_call *call, const uint8_t *data, size_t len);
 void box_client_call_writable(box_client_call *call);
+/* The first status counts. */
 void box_client_call_done(box_client_call *call, const box_error *status,
                           const box_metadata *trailers);
-/* Ends every call whose deadline has passed; the earliest deadline left (BOX_TIME_NEVER: none). */
-box_time box_client_expire(box_channel *c, box_time now);
+/* Ends the call from our side. */
+void box_client_call_fail(box_client_call *call, const box_error *why);
+/* Takes the oldest message, or NULL: no message is there. */
+box_received *box_client_call_pop(box_client_call *call);
+void box_client_call_pause(box_client_call *call, bool users);
+void box_client_call_drop_messages(box_client_call *call);
+/* Decodes to the heap, so that callers free it with ...__free_unpacked(m, NULL). */
+int box_client_call_unpack(const box_client_call *call, const box_received *m,
+                           ProtobufCMessage **out, box_error *err) BOX_MUST_USE;
+void box_client_call_mark_ready(box_client_call *call);
+/* Ends every call whose deadline has passed; the earliest one left (BOX_TIME_NEVER: none). */
+box_time box_client_calls_expire(box_channel *c, box_time now);
 
-box_channel *box_channel_alloc(const box_carrier *carrier, bool recursive);
+/* --- call.c */
+
+/* What every kind of start has in common; typed, events NULL: blocking. */
+typedef struct box_client_start_args {
+    const box_method *method;
+    const box_client_options *options;
+    const ProtobufCMessage *request; /* NULL: sent later */
+    const box_client_events *events;
+    const void *typed;
+    void *arg;
+} box_client_start_args;
+int box_client_call_start(box_channel *c, const box_client_start_args *args, box_client_call **out,
+                          box_error *err) BOX_MUST_USE;
+/* Lock held. */
+void box_client_call_unref(box_client_call *call);
+
+/* --- wait.c */
+
+/* Lock held on entry and exit, not meanwhile. Returns when ready(call). */
+void box_channel_await(box_client_call *call, bool (*ready)(const box_client_call *call));
+/* The call has news: whoever waits for it looks again. */
+void box_channel_notify(const box_client_call *call);
+/* Something expires sooner than whoever polls knows. */
+void box_channel_note_expiry(box_channel *c, box_time at);
+/* One round for a loop that does not wait. */
+void box_channel_round(box_channel *c);
+/* box_channel_poll's descriptor becomes readable, stays so until loop_quiet. */
+void box_channel_loop_wake(box_channel *c);
+void box_channel_loop_quiet(box_channel *c);
+
+/* --- channel.c */
+
+box_channel *box_channel_alloc(const box_carrier *carrier, bool is_recursive);
+/* Lock held; releases it. */
+void box_channel_unref_unlock(box_channel *c);
+
 extern const box_carrier box_carrier_connections;
 
-/* Copies; a failed copy is a status the call cannot use, so it aborts like any small allocation. */
-void box_metadata_copy(const box_metadata *from, box_metadata *to);
+/* --- conn.c, connect.c ------------------------------------------------------------------------
+ */
 
-/* --- conn.c
- * ----------------------------------------------------------------------------------------- */
-
-/* Starts connecting. -1: nothing could even be tried. */
-int box_conn_new(box_channel *c, box_conn **out, box_error *err) BOX_MUST_USE;
+/* Starts connecting to the first of the addresses that lets us (DNS targets; taken). -1: nothing
+ * could even be tried. */
+int box_conn_new(box_channel *c, struct addrinfo *addresses, box_conn **out, box_error *err)
+    BOX_MUST_USE;
 /* The connection's calls end UNAVAILABLE with why. */
 void box_conn_free(box_conn *conn, const box_error *why);
-void box_conn_free_all(box_channel *c, const box_error *why);
 box_h2 *box_conn_h2(box_conn *conn);
-/* Sends what can be sent now, asks epoll for the rest. */
+/* Sends what can be sent now, asks epoll for the rest. May free it. */
 void box_conn_flush(box_conn *conn);
-/* Something may be read or written. Frees the connection when it is over. */
-void box_conn_ready(box_conn *conn, uint32_t events);
-/* Connects that take too long fail here. Earliest such time. */
-box_time box_conn_expire(box_channel *c, box_time now);
+/* The connection with that number that has something to read or write, if it is still there. */
+void box_conns_ready(box_channel *c, uint64_t id, uint32_t events);
+void box_conns_flush(box_channel *c);
+void box_conns_close(box_channel *c, const box_error *why);
+/* No new calls go there; it ends with its last one. */
+void box_conn_retire(box_conn *conn);
+/* Notices that the server closed a connection nobody has been reading. May free it. */
+void box_conn_probe(box_conn *conn);
+/* Connects that take too long fail here. The earliest such time left. */
+box_time box_conns_expire(box_channel *c, box_time now);
 
-/* --- spawn.c
- * ---------------------------------------------------------------------------------------- */
+/* --- spawn.c ---------------------------------------------------------------------------------
+ */
 
 int box_spawn_boxd(box_channel *c, const char *command, box_error *err) BOX_MUST_USE;
 void box_spawn_stop(box_channel *c);

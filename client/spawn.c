@@ -18,7 +18,7 @@
 /* spawn: runs `box-warden --backend namespace --boxd-fd 3` and `boxd --rpc-fd 3 --warden-fd
  * namespace=4 ARGS`. Both end by themselves when their sockets close; STOP_MS is how long they get
  * before they are killed. */
-enum { MAX_ARGS = 64, STOP_MS = 8000 };
+enum { MAX_ARGS = 64, STOP_MS = 8000, FIRST_FD = 3, MAX_FDS = 2 };
 
 extern char **environ;
 
@@ -67,30 +67,46 @@ static int find_warden(const char *boxd, char out[PATH_MAX], box_error *err)
                     "box-warden is not beside boxd nor in ../libexec/box");
 }
 
-/* Starts a program whose descriptors 3, 4 are fds[0], fds[1]; -1 ones are left out. */
-static int spawn(const char *path, const char *const *argv, const int fds[2], pid_t *pid,
+/* A copy with a number that none of the child's has, so that dup2 in the child neither overwrites
+ * another one of ours nor finds source and target equal (which would keep close-on-exec). */
+static int move_up(int fd, int *out, box_error *err)
+{
+    *out = fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, FIRST_FD + MAX_FDS);
+    if (fd >= 0 && *out < 0)
+        return box_fail_errno(err, "copy a descriptor");
+    return 0;
+}
+
+/* Starts a program whose descriptors 3, 4 are fds[0], fds[1]; -1: there is no second one. */
+static int spawn(const char *path, const char *const *argv, const int fds[MAX_FDS], pid_t *pid,
                  box_error *err)
 {
+    BOX_AUTO(box_closep)
+    int first = -1;
+    BOX_AUTO(box_closep)
+    int second = -1;
+    if (move_up(fds[0], &first, err) < 0 || move_up(fds[1], &second, err) < 0)
+        return -1;
     posix_spawn_file_actions_t actions;
     posix_spawnattr_t attributes;
     sigset_t none;
+    sigset_t pipe;
     (void)sigemptyset(&none);
+    (void)sigemptyset(&pipe);
+    (void)sigaddset(&pipe, SIGPIPE); /* ours may be ignored, and stays so across exec */
     int rc = posix_spawn_file_actions_init(&actions);
     (void)posix_spawnattr_init(&attributes);
     (void)posix_spawnattr_setsigmask(&attributes, &none);
+    (void)posix_spawnattr_setsigdefault(&attributes, &pipe);
     /* Own process group: a terminal's Ctrl-C is the client's to handle. */
-    (void)posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETPGROUP);
-    /* dup2 onto itself would keep close-on-exec: go through a number no descriptor of ours has. */
-    for (int i = 0; rc == 0 && i < 2; i++) {
-        if (fds[i] >= 0)
-            rc = posix_spawn_file_actions_adddup2(&actions, fds[i], 100 + i);
-    }
-    for (int i = 0; rc == 0 && i < 2; i++) {
-        if (fds[i] >= 0)
-            rc = posix_spawn_file_actions_adddup2(&actions, 100 + i, 3 + i);
-    }
+    (void)posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF |
+                                                    POSIX_SPAWN_SETPGROUP);
     if (rc == 0)
-        rc = posix_spawn_file_actions_addclosefrom_np(&actions, fds[1] >= 0 ? 5 : 4);
+        rc = posix_spawn_file_actions_adddup2(&actions, first, FIRST_FD);
+    if (rc == 0 && second >= 0)
+        rc = posix_spawn_file_actions_adddup2(&actions, second, FIRST_FD + 1);
+    if (rc == 0)
+        rc = posix_spawn_file_actions_addclosefrom_np(&actions, FIRST_FD + (second >= 0 ? 2 : 1));
     if (rc == 0)
         rc =
             posix_spawnp(pid, path, &actions, &attributes, (char *const *)(uintptr_t)argv, environ);
@@ -141,8 +157,8 @@ int box_spawn_boxd(box_channel *c, const char *command, box_error *err)
                                               "--boxd-fd",  "3",         NULL};
     static const char *const fixed[] = {"--rpc-fd", "3", "--warden-fd", "namespace=4"};
     memcpy(argv + n, fixed, sizeof fixed);
-    if (spawn(warden, warden_argv, (int[2]){link_warden, -1}, &c->warden, err) < 0 ||
-        spawn(boxd, argv, (int[2]){rpc_boxd, link_boxd}, &c->boxd, err) < 0)
+    if (spawn(warden, warden_argv, (int[MAX_FDS]){link_warden, -1}, &c->warden, err) < 0 ||
+        spawn(boxd, argv, (int[MAX_FDS]){rpc_boxd, link_boxd}, &c->boxd, err) < 0)
         return -1;
     if (box_fd_set_nonblocking(rpc_mine, err) < 0)
         return -1;
@@ -166,6 +182,7 @@ static void stop(pid_t pid)
 
 void box_spawn_stop(box_channel *c)
 {
+    box_closep(&c->spawned); /* boxd's sign to end, if no connection took it */
     stop(c->boxd);
     stop(c->warden);
     c->boxd = c->warden = 0;

@@ -1,67 +1,115 @@
 #include "internal.h"
 
+#include <arpa/inet.h>
+#include <sys/un.h>
+
 #include "base/alloc.h"
+
+static const char default_port[] = "5410";
 
 static bool starts_with(const char *text, const char *prefix)
 {
     return strncmp(text, prefix, strlen(prefix)) == 0;
 }
 
+static bool is_port(const char *text)
+{
+    unsigned long n = 0;
+    size_t len = strlen(text);
+    if (len == 0 || len > 5 || strspn(text, "0123456789") != len)
+        return false;
+    for (; *text != '\0'; text++)
+        n = n * 10 + (unsigned long)(*text - '0');
+    return n >= 1 && n <= 65535;
+}
+
+/* Where the host ends. Several colons without brackets could be cut anywhere. */
+static int split_host(const char *rest, const char **host, size_t *host_len, const char **end,
+                      box_error *err)
+{
+    *host = rest;
+    *host_len = strcspn(rest, ":/[]");
+    *end = rest + *host_len;
+    if (*rest == '[') {
+        *host = rest + 1;
+        *host_len = strcspn(rest + 1, "]");
+        *end = rest + 1 + *host_len;
+        if (**end == '\0')
+            return box_fail(err, BOX_VALIDATION, "target %s: the bracket is not closed", rest);
+        (*end)++;
+    } else if (strchr(rest, ':') != strrchr(rest, ':')) {
+        return box_fail(err, BOX_VALIDATION,
+                        "target %s: an IPv6 address is written in brackets, as in [::1]:%s", rest,
+                        default_port);
+    }
+    if (*host_len == 0)
+        return box_fail(err, BOX_VALIDATION, "target %s names no host", rest);
+    return 0;
+}
+
 static int parse_dns(const char *rest, box_target *out, box_error *err)
 {
-    while (*rest == '/')
-        rest++;
-    const char *host = rest;
+    const char *host;
+    const char *end;
     size_t host_len;
-    const char *port = NULL;
-    if (*rest == '[') {
-        const char *end = strchr(rest, ']');
-        if (end == NULL)
-            return box_fail(err, BOX_VALIDATION, "target dns:///%s: the bracket is not closed",
-                            rest);
-        host = rest + 1;
-        host_len = (size_t)(end - host);
-        port = end[1] == ':' ? end + 2 : NULL;
-    } else {
-        const char *colon = strrchr(rest, ':');
-        host_len = colon != NULL ? (size_t)(colon - rest) : strlen(rest);
-        port = colon != NULL ? colon + 1 : NULL;
-    }
-    if (host_len == 0)
-        return box_fail(err, BOX_VALIDATION, "target dns:///%s names no host", rest);
+    if (split_host(rest, &host, &host_len, &end, err) < 0)
+        return -1;
+    const char *port = *end == ':' ? end + 1 : default_port;
+    if (*end != ':' && *end != '\0')
+        return box_fail(err, BOX_VALIDATION, "target %s: '%s' follows the host", rest, end);
+    if (!is_port(port))
+        return box_fail(err, BOX_VALIDATION, "target %s: the port must be 1 to 65535", rest);
     out->kind = BOX_TARGET_DNS;
     out->host = box_alloc(host_len + 1);
     memcpy(out->host, host, host_len);
-    out->port = box_strdup(port != NULL && *port != '\0' ? port : "5410");
-    size_t size = host_len + strlen(out->port) + 4;
+    out->port = box_strdup(port);
+    size_t size = host_len + strlen(port) + 4;
     bool v6 = strchr(out->host, ':') != NULL;
     out->authority = box_alloc(size);
     (void)snprintf(out->authority, size, v6 ? "[%s]:%s" : "%s:%s", out->host, out->port);
     return 0;
 }
 
+static int parse_unix(const char *path, box_target *out, box_error *err)
+{
+    enum { PATH_BYTES = sizeof((struct sockaddr_un *)0)->sun_path };
+    if (starts_with(path, "///"))
+        path += 2;
+    if (*path == '\0' || starts_with(path, "//"))
+        return box_fail(err, BOX_VALIDATION, "target unix:%s names no socket (unix:/path)", path);
+    if (strlen(path) >= PATH_BYTES)
+        return box_fail(err, BOX_VALIDATION, "target unix:%s: the path is longer than %d bytes",
+                        path, PATH_BYTES - 1);
+    *out = (box_target){
+        .kind = BOX_TARGET_UNIX, .path = box_strdup(path), .authority = box_strdup("localhost")};
+    return 0;
+}
+
+/* "dns:///host", "dns:host" and "host"; gRPC would take "dns://server/host", we ask the system. */
+static int parse_name(const char *text, box_target *out, box_error *err)
+{
+    const char *rest = text;
+    if (starts_with(text, "dns:///"))
+        rest += strlen("dns:///");
+    else if (starts_with(text, "dns:") && !is_port(text + strlen("dns:")))
+        rest += strlen("dns:");
+    const char *scheme_end = strstr(rest, "//");
+    if (scheme_end != NULL)
+        return box_fail(err, BOX_VALIDATION,
+                        "target %s: only dns:///host:port, unix:/path and spawn:boxd are known",
+                        text);
+    return parse_dns(rest, out, err);
+}
+
 int box_target_parse(const char *text, box_target *out, box_error *err)
 {
-    box_target t = {0};
-    if (starts_with(text, "unix:")) {
-        const char *path = text + strlen("unix:");
-        if (starts_with(path, "///"))
-            path += 2;
-        if (*path == '\0')
-            return box_fail(err, BOX_VALIDATION, "target %s names no socket", text);
-        t = (box_target){.kind = BOX_TARGET_UNIX,
-                         .path = box_strdup(path),
-                         .authority = box_strdup("localhost")};
-    } else if (starts_with(text, "spawn:")) {
-        t = (box_target){.kind = BOX_TARGET_SPAWN,
-                         .path = box_strdup(text + strlen("spawn:")),
-                         .authority = box_strdup("localhost")};
-    } else {
-        const char *rest = starts_with(text, "dns:") ? text + strlen("dns:") : text;
-        if (parse_dns(rest, &t, err) < 0)
-            return -1;
-    }
-    *out = t;
+    if (starts_with(text, "unix:"))
+        return parse_unix(text + strlen("unix:"), out, err);
+    if (!starts_with(text, "spawn:"))
+        return parse_name(text, out, err);
+    *out = (box_target){.kind = BOX_TARGET_SPAWN,
+                        .path = box_strdup(text + strlen("spawn:")),
+                        .authority = box_strdup("localhost")};
     return 0;
 }
 
@@ -72,4 +120,12 @@ void box_target_done(box_target *t)
     free(t->path);
     free(t->authority);
     *t = (box_target){0};
+}
+
+bool box_target_is_loopback(const char *host)
+{
+    struct in_addr v4;
+    if (strcmp(host, "localhost") == 0 || strcmp(host, "::1") == 0)
+        return true;
+    return inet_pton(AF_INET, host, &v4) == 1 && (ntohl(v4.s_addr) >> 24) == 127;
 }

@@ -166,7 +166,7 @@ static int normalise(box_listen_config *l, size_t i, bool *loopback, box_error *
 static int check_listener(const box_server_config *c, size_t i, box_error *err)
 {
     box_listen_config *l = (box_listen_config *)c->listen.items + i;
-    bool loopback;
+    bool loopback = false;
     if (normalise(l, i, &loopback, err) < 0)
         return -1;
     if (!loopback && !l->tls)

@@ -10,6 +10,11 @@
 #include "base/fd.h"
 #include "base/limits.h"
 #include "base/log.h"
+#include "box/v1/file.box.h"
+#include "box/v1/image.box.h"
+#include "box/v1/process.box.h"
+#include "box/v1/skill.box.h"
+#include "box/v1/tool.box.h"
 #include "box_rpc_descriptor_set.h"
 #include "box_v1_descriptor_set.h"
 #include "net/server.h"
@@ -43,7 +48,7 @@ typedef struct boxd {
     box_tls_context *tls;
     box_net *net;
     box_admin admin;
-    box_control control;
+    box_control *control;
     box_service services[MAX_SERVICES];
     size_t n_services;
     int signals;
@@ -206,6 +211,12 @@ static int open_sessions(boxd *b, box_error *err)
 /* --- services
  * ------------------------------------------------------------------------------------------- */
 
+/* The configuration has checked the length. */
+static void set_text(char *to, size_t size, const char *text)
+{
+    (void)snprintf(to, size, "%s", text != NULL ? text : "");
+}
+
 static void add_service(boxd *b, box_service service)
 {
     b->services[b->n_services++] = service;
@@ -215,6 +226,54 @@ static void add_service(boxd *b, box_service service)
 static void add_unbuilt(boxd *b, const box_service_type *type)
 {
     add_service(b, (box_service){.type = type});
+}
+
+static int apply_settings(void *arg, box_control_settings *next, bool *reselected, box_error *err)
+{
+    boxd *b = arg;
+    box_session_defaults defaults = {.memory_bytes = next->default_memory_bytes,
+                                     .disabled = !next->enabled};
+    set_text(defaults.backend, sizeof defaults.backend, next->backend);
+    set_text(defaults.profile, sizeof defaults.profile, next->default_profile);
+    set_text(defaults.image, sizeof defaults.image, next->image);
+    if (box_sessions_set_defaults(b->sessions, &defaults, reselected, err) < 0)
+        return -1;
+    set_text(next->backend, sizeof next->backend, defaults.backend);
+    return 0;
+}
+
+static void count_connections(void *arg, uint64_t *connections, uint64_t *calls)
+{
+    const boxd *b = arg;
+    box_net_stats stats;
+    box_net_stats_get(b->net, &stats);
+    *connections = stats.connections_open;
+    *calls = stats.calls_open;
+}
+
+static void open_control(boxd *b)
+{
+    box_control_config config = {
+        .policy = b->policy,
+        .facts = box_control_session_facts(b->sessions),
+        .hooks = {.arg = b,
+                  .apply = apply_settings,
+                  .connections = count_connections,
+                  .shutdown = drain},
+        .settings = {.enabled = b->conf.box_enabled,
+                     .default_memory_bytes = b->conf.box_default_memory_bytes},
+        .host_refused = b->conf.admission_required ? "admission.required is set" : NULL,
+        .idle_ttl_ns = b->conf.idle_ttl_ns,
+        .max_sessions = (int32_t)b->conf.max_sessions,
+        .max_sessions_per_tenant = (int32_t)b->conf.max_sessions_per_tenant,
+        .max_tokens_per_tenant = (int32_t)b->conf.max_tokens_per_tenant,
+        .loops = (int32_t)box_loops_count(b->loops),
+    };
+    set_text(config.settings.backend, sizeof config.settings.backend, b->conf.box_backend);
+    set_text(config.settings.default_profile, sizeof config.settings.default_profile,
+             b->conf.box_default_profile);
+    set_text(config.settings.image, sizeof config.settings.image, b->conf.box_image);
+    b->control = box_control_new(&config);
 }
 
 static int open_services(boxd *b, box_error *err)
@@ -229,7 +288,7 @@ static int open_services(boxd *b, box_error *err)
         return -1;
     b->health = box_health_new(b->loops);
     add_service(b, box_admin_service(&b->admin));
-    add_service(b, box_control_service_make(&b->control));
+    add_service(b, box_control_service(b->control));
     add_service(b, box_session_service(b->sessions));
     add_service(b, box_exec_service(b->sessions));
     add_unbuilt(b, &box_v1_process_service);
@@ -297,6 +356,9 @@ static int open_listeners(boxd *b, box_error *err)
     const box_listen_config *listen = b->conf.listen.items;
     /* A spawned boxd without a file of its own serves its one client and nobody else. */
     bool private = b->options.rpc_fd >= 0 && b->options.config_file == NULL;
+    if (b->conf.listen.count == 0 && b->conf.unix_socket == NULL && b->options.rpc_fd < 0)
+        return box_fail(err, BOX_VALIDATION,
+                        "nothing to listen on: set server.listen or server.unix_socket");
     for (size_t i = 0; !private && i < b->conf.listen.count; i++) {
         uint16_t port;
         if (box_net_listen_tcp(b->net, listen[i].address, listen[i].tls ? b->tls : NULL, &port,
@@ -336,7 +398,11 @@ static int open_all(boxd *b, box_error *err)
         box_loops_new((unsigned)b->conf.loops, (unsigned)b->conf.workers, &b->loops, err) < 0 ||
         open_identity(b, err) < 0 || open_tls(b, err) < 0 || open_sessions(b, err) < 0)
         return -1;
-    b->admin = (box_admin){.policy = b->policy, .store = b->store};
+    b->admin = (box_admin){.policy = b->policy,
+                           .store = b->store,
+                           .tenant_ended = box_admin_end_sessions,
+                           .arg = b->sessions};
+    open_control(b);
     if (open_services(b, err) < 0 || open_net(b, err) < 0 || open_listeners(b, err) < 0)
         return -1;
     box_loop_post(box_loops_get(b->loops, 0), watch_signals, b);
@@ -348,6 +414,7 @@ static void close_all(boxd *b)
 {
     box_net_free(b->net);
     box_sessions_free(b->sessions);
+    box_control_free(b->control);
     box_health_free(b->health);
     box_reflection_free(b->reflection);
     box_policy_free(b->policy);

@@ -47,8 +47,8 @@ void box_agent_take_notes(box_agent *a)
     box_zygote_note note;
     box_error err;
     size_t n_fds = 0;
-    while (a->zygote_socket >= 0 && box_fd_receive(a->zygote_socket, &note, sizeof note, NULL,
-                                                   &n_fds, &err) == sizeof note) {
+    while (a->zygote_socket >= 0 && box_agent_receive(a->zygote_socket, &note, sizeof note, NULL,
+                                                      &n_fds, &err) == sizeof note) {
         if (note.slot == BOX_ZYGOTE_READY)
             a->zygote_ready = true;
         else

@@ -124,7 +124,7 @@ static bool receive_one(box_agent *a)
     size_t n_fds = MAX_START_FDS;
     box_error err;
     box_agent_packet p;
-    ssize_t n = box_fd_receive(a->conn, a->packet, sizeof a->packet, fds, &n_fds, &err);
+    ssize_t n = box_agent_receive(a->conn, a->packet, sizeof a->packet, fds, &n_fds, &err);
     if (n < 0 && err.sys_errno == EAGAIN)
         return false;
     int rc = n <= 0 ? -1 : 0;

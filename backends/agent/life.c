@@ -317,6 +317,20 @@ static void set_exit(const box_agent *a, box_command *c, const siginfo_t *info)
     c->exit.wall_ns = a->now - c->received;
 }
 
+/* The subreaper ended before its command's main process, which is ours now: it cannot be accounted
+ * for any more and is killed. When it is not there either, both were killed at once. */
+static void lose_main(box_agent *a, box_command *c)
+{
+    siginfo_t killed = {0};
+    if (kill(c->pid, SIGKILL) == 0)
+        return; /* reaped next */
+    killed.si_code = CLD_KILLED;
+    killed.si_status = SIGKILL;
+    set_exit(a, c, &killed);
+    c->counted = true;
+    main_ended(a, c);
+}
+
 /* A subreaper ended: nothing of its command is left, or it was killed and the command's processes
  * are now ours. */
 static void reaper_ended(box_agent *a, box_command *c, bool orderly)
@@ -332,7 +346,7 @@ static void reaper_ended(box_agent *a, box_command *c, bool orderly)
         box_slot_fail(&a->slots[c->slot], BOX_STEP_ZYGOTE, 0, NULL);
         fail_start(c);
     } else if (c->state == BOX_COMMAND_RUNNING && !c->reaped) {
-        (void)kill(c->pid, SIGKILL); /* our child since its parent ended */
+        lose_main(a, c);
     } else if (c->state == BOX_COMMAND_ENDING) {
         look_at_ending(a, c);
     } else if (c->state == BOX_COMMAND_KEPT) {
@@ -380,7 +394,7 @@ void box_life_report(box_agent *a, box_command *c)
     box_reaper_report r;
     size_t n_fds = 0;
     box_error err;
-    ssize_t n = box_fd_receive(c->socket, &r, sizeof r, NULL, &n_fds, &err);
+    ssize_t n = box_agent_receive(c->socket, &r, sizeof r, NULL, &n_fds, &err);
     if (n < 0 && err.sys_errno == EAGAIN)
         return;
     if (n != sizeof r || r.gone != 0) {
@@ -424,8 +438,8 @@ static void tick_one(box_agent *a, box_command *c)
         kill_tree(a, c, BOX_CAUSE_TIMEOUT);
     if (c->tick == 0 || a->now < c->tick)
         return;
-    if (c->killing && c->state != BOX_COMMAND_STARTING)
-        kill_now(a, c);
+    if (c->killing && !a->reapers) /* a subreaper repeats by itself */
+        kill_now(a, c);            /* also what entered a frozen directory only now */
     c->tick = after_ms(a, BOX_AGENT_TICK_MS);
     if (c->state == BOX_COMMAND_STARTING)
         tick_starting(a, c);
@@ -441,7 +455,8 @@ static void sweep(box_agent *a)
         next = box_commands_after(&a->table, c);
         if (c->killing && (c->state == BOX_COMMAND_KEPT || c->state == BOX_COMMAND_ENDED) &&
             !is_empty(a, c)) {
-            kill_now(a, c);
+            if (!a->reapers)
+                kill_now(a, c);
             sweep_soon(a, BOX_AGENT_SWEEP_MS);
         }
         if (c->state == BOX_COMMAND_KEPT)

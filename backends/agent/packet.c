@@ -1,5 +1,6 @@
 #include "agent/packet.h"
 
+#include <errno.h>
 #include <signal.h>
 
 #include "base/fd.h"
@@ -110,6 +111,17 @@ static int check_body(const uint8_t *data, size_t len, size_t n_fds, box_agent_p
     default:
         return 0;
     }
+}
+
+ssize_t box_agent_receive(int socket, void *data, size_t size, int *fds, size_t *n_fds,
+                          box_error *err)
+{
+    size_t room = *n_fds;
+    ssize_t n = box_fd_receive(socket, data, size, fds, n_fds, err);
+    if (n >= 0 || err->sys_errno != ECONNRESET)
+        return n;
+    *n_fds = room; /* reading the error cleared it */
+    return box_fd_receive(socket, data, size, fds, n_fds, err);
 }
 
 int box_agent_packet_parse(const void *data, size_t len, size_t n_fds, box_agent_sender from,

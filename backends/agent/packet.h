@@ -1,6 +1,8 @@
 /* Packets of the agent channel (agent/protocol.h): building and checking them, for both ends. Bytes
- * in, structs out; no state. Receive with box_fd_receive into BOX_AGENT_PACKET_BYTES. */
+ * in, structs out; no state. */
 #pragma once
+
+#include <sys/types.h>
 
 #include "agent/protocol.h"
 #include "base/buf.h"
@@ -24,6 +26,12 @@ typedef struct box_agent_packet {
     } body;
     box_bytes text; /* START without BOX_START_TEXT_IN_MEMFD: borrowed from data, checked */
 } box_agent_packet;
+
+/* box_fd_receive for a SEQPACKET socket whose other end may have closed with something unread: the
+ * kernel then reports ECONNRESET once, before the messages that are still there (an EXIT, a
+ * SHUTDOWN). Reads on past it. Room for BOX_AGENT_PACKET_BYTES holds every packet. */
+ssize_t box_agent_receive(int socket, void *data, size_t size, int *fds, size_t *n_fds,
+                          box_error *err) BOX_MUST_USE;
 
 /* Checks everything but what needs state (is the id known, is it HELLO's turn) and the version in
  * HELLO, which is box_agent_hello_check's. PROTOCOL when anything does not fit; descriptors that

@@ -10,6 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "agent/packet.h"
 #include "agent/walk.h"
 #include "base/clock.h"
 #include "base/fd.h"
@@ -78,7 +79,7 @@ static void take_order(reaper *r)
     box_reaper_order order;
     size_t n_fds = 0;
     box_error err;
-    ssize_t n = box_fd_receive(r->socket, &order, sizeof order, NULL, &n_fds, &err);
+    ssize_t n = box_agent_receive(r->socket, &order, sizeof order, NULL, &n_fds, &err);
     if (n < 0 && err.sys_errno == EAGAIN)
         return;
     if (n != sizeof order)

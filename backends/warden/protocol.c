@@ -34,3 +34,12 @@ const char *box_guarantee_name(uint32_t bit)
     }
     return NULL;
 }
+
+uint32_t box_guarantee_from_name(const char *name)
+{
+    for (size_t i = 0; i < BOX_COUNT(guarantees); i++) {
+        if (strcmp(guarantees[i].name, name) == 0)
+            return guarantees[i].bit;
+    }
+    return 0;
+}

@@ -70,6 +70,8 @@ typedef enum box_guarantee {
 
 /* "memory" for BOX_G_MEMORY, ...; NULL for a value that is no single bit. In protocol.c. */
 const char *box_guarantee_name(uint32_t bit);
+/* The bit of a name; 0 when there is none. */
+uint32_t box_guarantee_from_name(const char *name);
 
 typedef struct box_warden_hello {
     uint32_t version;

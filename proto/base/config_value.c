@@ -137,7 +137,7 @@ static int set_int(const box_config_key *key, const char *label, const char *tex
 static int set_quantity(const box_config_key *key, const char *label, const char *text, void *at,
                         box_error *err)
 {
-    int64_t value;
+    int64_t value = 0;
     uint64_t ns = 0;
     int rc = key->type == BOX_CONFIG_BYTES ? box_parse_bytes(text, &value, err)
                                            : box_parse_duration(text, &ns, err);

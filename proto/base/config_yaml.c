@@ -100,6 +100,15 @@ static int next(reader *r)
     return refuse_features(r);
 }
 
+static int skip(reader *r, int events)
+{
+    while (events-- > 0) {
+        if (next(r) < 0)
+            return -1;
+    }
+    return 0;
+}
+
 static const char *scalar_text(const reader *r)
 {
     return (const char *)r->event.data.scalar.value;
@@ -298,7 +307,7 @@ static int read_mapping(reader *r, const scope *s, const char *prefix)
 
 static int read_document(reader *r, const scope *s)
 {
-    if (next(r) < 0 || next(r) < 0) /* the stream's start, then a document or the end */
+    if (skip(r, 2) < 0) /* the stream's start, then a document or the end */
         return -1;
     if (r->event.type == YAML_STREAM_END_EVENT)
         return 0;
@@ -310,7 +319,7 @@ static int read_document(reader *r, const scope *s)
     } else if (!is_empty(r)) {
         return fail_at(r, r->event.start_mark, "the file must be a mapping of keys to values");
     }
-    if (next(r) < 0 || next(r) < 0) /* the document's end, then the stream's */
+    if (skip(r, 2) < 0) /* the document's end, then the stream's */
         return -1;
     if (r->event.type != YAML_STREAM_END_EVENT)
         return fail_at(r, r->event.start_mark, "only one YAML document is allowed");

@@ -108,6 +108,7 @@ void h2_stream_gone(box_h2_stream *s, uint32_t code)
 
 /* nghttp2 asks for DATA: as much as it may send. Nothing is copied yet (send_data in h2.c does it),
  * and the trailers follow once all is taken. */
+/* NOLINTNEXTLINE(readability-non-const-parameter): the type is nghttp2's */
 static ssize_t read_out(nghttp2_session *session, int32_t id, uint8_t *buf, size_t length,
                         uint32_t *flags, nghttp2_data_source *source, void *user_data)
 {

@@ -19,36 +19,40 @@ bool box_metadata_is_binary(const char *key, size_t len)
     return len >= 4 && memcmp(key + len - 4, "-bin", 4) == 0;
 }
 
-/* Room for one more entry with that key; the value's bytes are the caller's to fill. The array has
- * FIRST_CAPACITY places, then doubles whenever count is a power of two: no capacity field. */
-static int append(box_metadata *md, const char *key, size_t key_len, size_t value_len,
-                  uint8_t **value, box_error *err)
+/* Room for the value of one more entry with that key, or NULL. The array has FIRST_CAPACITY places,
+ * then doubles whenever count is a power of two: no capacity field. */
+static uint8_t *append(box_metadata *md, const char *key, size_t key_len, size_t value_len,
+                       box_error *err)
 {
-    if (md->count >= BOX_MAX_METADATA_ENTRIES || value_len > BOX_MAX_HEADER_LIST_BYTES)
-        return box_fail(err, BOX_MEMORY_BUDGET, "metadata is limited to %d entries of %d bytes",
-                        BOX_MAX_METADATA_ENTRIES, BOX_MAX_HEADER_LIST_BYTES);
+    if (md->count >= BOX_MAX_METADATA_ENTRIES || value_len > BOX_MAX_HEADER_LIST_BYTES) {
+        (void)box_fail(err, BOX_MEMORY_BUDGET, "metadata is limited to %d entries of %d bytes",
+                       BOX_MAX_METADATA_ENTRIES, BOX_MAX_HEADER_LIST_BYTES);
+        return NULL;
+    }
     bool full =
         md->count == 0 || (md->count >= FIRST_CAPACITY && (md->count & (md->count - 1)) == 0);
     if (full) {
         size_t capacity = md->count == 0 ? FIRST_CAPACITY : 2 * md->count;
         box_metadata_entry *entries = realloc(md->entries, capacity * sizeof *entries);
-        if (entries == NULL)
-            return box_fail(err, BOX_MEMORY_BUDGET, "out of memory for metadata");
+        if (entries == NULL) {
+            (void)box_fail(err, BOX_MEMORY_BUDGET, "out of memory for metadata");
+            return NULL;
+        }
         md->entries = entries;
     }
     char *memory = box_alloc(key_len + 1 + value_len + 1);
     memcpy(memory, key, key_len);
-    *value = (uint8_t *)memory + key_len + 1;
+    uint8_t *value = (uint8_t *)memory + key_len + 1;
     md->entries[md->count++] =
-        (box_metadata_entry){.key = memory, .value = *value, .value_len = value_len};
-    return 0;
+        (box_metadata_entry){.key = memory, .value = value, .value_len = value_len};
+    return value;
 }
 
 static int append_copy(box_metadata *md, const char *key, size_t key_len, const void *value,
                        size_t len, box_error *err)
 {
-    uint8_t *room;
-    if (append(md, key, key_len, len, &room, err) < 0)
+    uint8_t *room = append(md, key, key_len, len, err);
+    if (room == NULL)
         return -1;
     if (len > 0)
         memcpy(room, value, len);
@@ -138,9 +142,9 @@ static int add_received_binary(box_metadata *md, const char *key, size_t key_len
                                size_t len, box_error *err)
 {
     trim(&value, &len);
-    uint8_t *room;
     size_t at = md->count;
-    if (append(md, key, key_len, len / 4 * 3 + 3, &room, err) < 0)
+    uint8_t *room = append(md, key, key_len, len / 4 * 3 + 3, err);
+    if (room == NULL)
         return -1;
     size_t decoded;
     if (!box_base64_decode_raw(value, len, room, &decoded)) {

@@ -69,7 +69,7 @@ static void add_info(encoder *e)
     BOX_AUTO(box_freep)
     entry *entries = box_alloc_array(n + 1, sizeof *entries);
     BOX_AUTO(box_freep)
-    entry **pointers = box_alloc_array(n + 1, sizeof *pointers);
+    entry **pointers = box_alloc_array(n + 1, sizeof(void *));
     char more[16];
     (void)snprintf(more, sizeof more, "%u", (unsigned)e->src->more);
     size_t filled = 0, at = 0;
@@ -105,7 +105,7 @@ static void add_violations(encoder *e)
     BOX_AUTO(box_freep)
     violation *items = box_alloc_array(n, sizeof *items);
     BOX_AUTO(box_freep)
-    violation **pointers = box_alloc_array(n, sizeof *pointers);
+    violation **pointers = box_alloc_array(n, sizeof(void *));
     size_t filled = 0, at = 0;
     const char *key, *value;
     while (box_error_next(e->src, &at, &key, &value)) {

@@ -47,7 +47,8 @@ static int select_alpn(SSL *ssl, const unsigned char **out, unsigned char *out_l
     return SSL_TLSEXT_ERR_ALERT_FATAL;
 }
 
-static int context_new(bool server, box_tls_version min, box_tls_context **out, box_error *err)
+/* NULL on failure. */
+static box_tls_context *context_new(bool server, box_tls_version min, box_error *err)
 {
     BOX_AUTO(context_freep)
     box_tls_context *c = box_alloc(sizeof *c);
@@ -59,12 +60,13 @@ static int context_new(bool server, box_tls_version min, box_tls_context **out, 
         SSL_CTX_set_min_proto_version(c->ctx,
                                       min == BOX_TLS_1_3 ? TLS1_3_VERSION : TLS1_2_VERSION) != 1 ||
         SSL_CTX_set_cipher_list(c->ctx, TLS_1_2_CIPHERS) != 1 ||
-        SSL_CTX_set1_groups_list(c->ctx, TLS_GROUPS) != 1)
-        return box_fail(err, BOX_INTERNAL, "cannot set up TLS: %s", tls_openssl_text());
+        SSL_CTX_set1_groups_list(c->ctx, TLS_GROUPS) != 1) {
+        (void)box_fail(err, BOX_INTERNAL, "cannot set up TLS: %s", tls_openssl_text());
+        return NULL;
+    }
     SSL_CTX_set_options(c->ctx, SSL_OP_NO_COMPRESSION | SSL_OP_NO_RENEGOTIATION);
     SSL_CTX_set_mode(c->ctx, SSL_MODE_RELEASE_BUFFERS); /* idle connections keep no 32 KiB */
-    *out = box_take(c);
-    return 0;
+    return box_take(c);
 }
 
 static int use_certificate(box_tls_context *c, const char *cert, const char *key, box_error *err)
@@ -99,9 +101,8 @@ int box_tls_context_server(const box_tls_server_config *config, box_tls_context 
 {
     static const unsigned char session_context[] = "boxd"; /* resumption with client certificates */
     BOX_AUTO(context_freep)
-    box_tls_context *c = NULL;
-    if (context_new(true, config->min_version, &c, err) < 0 ||
-        use_certificate(c, config->cert_file, config->key_file, err) < 0)
+    box_tls_context *c = context_new(true, config->min_version, err);
+    if (c == NULL || use_certificate(c, config->cert_file, config->key_file, err) < 0)
         return -1;
     if (config->client_ca_file != NULL && require_client(c, config->client_ca_file, err) < 0)
         return -1;
@@ -116,8 +117,8 @@ int box_tls_context_client(const char *ca_file, const char *cert_file, const cha
                            box_tls_context **out, box_error *err)
 {
     BOX_AUTO(context_freep)
-    box_tls_context *c = NULL;
-    if (context_new(false, BOX_TLS_1_2, &c, err) < 0)
+    box_tls_context *c = context_new(false, BOX_TLS_1_2, err);
+    if (c == NULL)
         return -1;
     if (ca_file != NULL && SSL_CTX_load_verify_file(c->ctx, ca_file) != 1)
         return box_fail(err, BOX_VALIDATION, "cannot use CA file %s: %s", ca_file,

@@ -36,7 +36,7 @@ static void view_labels(tenant_view *v, const box_labels *labels)
     if (n == 0)
         return;
     v->entries = box_alloc_array(n, sizeof *v->entries);
-    v->labels = box_alloc_array(n, sizeof *v->labels);
+    v->labels = box_alloc_array(n, sizeof(void *));
     at = n = 0;
     while (box_labels_next(labels, &at, &key, &value)) {
         Box__V1__Tenant__LabelsEntry *e = &v->entries[n];
@@ -248,7 +248,7 @@ static void list_answer(admin_job *job)
     BOX_AUTO(box_freep)
     tenant_view *views = box_alloc_array(job->n + 1, sizeof *views);
     BOX_AUTO(box_freep)
-    Box__V1__Tenant **messages = box_alloc_array(job->n + 1, sizeof *messages);
+    Box__V1__Tenant **messages = box_alloc_array(job->n + 1, sizeof(void *));
     for (size_t i = 0; i < job->n; i++) {
         view_tenant(&views[i], &job->tenants[i]);
         messages[i] = &views[i].message;
@@ -302,7 +302,7 @@ BOX_WORKER static int update_work(admin_job *job, box_error *err)
 static void tell_ended(const admin_job *job)
 {
     if (job->admin->tenant_ended != NULL)
-        job->admin->tenant_ended(job->admin->arg, job->tenant.id);
+        job->admin->tenant_ended(job->admin->arg, job->tenant.id, job->deleted);
 }
 
 static void update_answer(admin_job *job)

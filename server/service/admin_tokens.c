@@ -157,7 +157,7 @@ static void list_answer(admin_job *job)
     BOX_AUTO(box_freep)
     token_view *views = box_alloc_array(job->n + 1, sizeof *views);
     BOX_AUTO(box_freep)
-    Box__V1__Token **messages = box_alloc_array(job->n + 1, sizeof *messages);
+    Box__V1__Token **messages = box_alloc_array(job->n + 1, sizeof(void *));
     for (size_t i = 0; i < job->n; i++) {
         box_token now;
         /* Memory is a minute ahead of the database. */

@@ -34,8 +34,8 @@ box_control_facts box_control_session_facts(box_sessions *all);
 typedef struct box_control_hooks {
     void *arg;
     /* Makes the settings hold for new sessions, and chooses backends anew while no session lives
-     * (*reselected). NULL: only `enabled` can change. */
-    int (*apply)(void *arg, const box_control_settings *next, bool *reselected, box_error *err);
+     * (*reselected); puts back in *next what cannot change now. NULL: only `enabled` can change. */
+    int (*apply)(void *arg, box_control_settings *next, bool *reselected, box_error *err);
     void (*connections)(void *arg, uint64_t *connections, uint64_t *calls); /* may be NULL */
     void (*shutdown)(void *arg); /* what SIGTERM does; called after the answer */
 } box_control_hooks;

@@ -20,10 +20,10 @@ int box_session_id_check(const char *id, const char *field, box_error *err)
     return 0;
 }
 
-static const box_profile *profile_of(const box_sessions *all, const box_spec *asked, box_error *err)
+static const box_profile *profile_of(const char *standard, const box_spec *asked, box_error *err)
 {
     if ((asked->set & BOX_SPEC_PROFILE) == 0 || asked->profile[0] == '\0')
-        return all->default_profile;
+        return box_profile_find(standard);
     const box_profile *p = box_profile_find(asked->profile);
     if (p == NULL)
         (void)box_violation(err, "spec.profile",
@@ -89,7 +89,7 @@ static bool to_rebuild(const box_session *s)
 
 static int admit_locked(const box_sessions *all, box_error *err)
 {
-    if (all->disabled)
+    if (all->defaults.disabled)
         return box_fail(err, BOX_BOX_DISABLED, "Box is disabled by configuration (box.enabled)");
     if (all->draining) {
         (void)box_fail(err, BOX_SHUTTING_DOWN, "the server is shutting down");
@@ -131,17 +131,18 @@ static int look_locked(box_sessions *all, const box_acquire *a, const box_spec *
 
 static int fill_spec(box_sessions *all, box_session *s, const box_spec *asked, box_error *err)
 {
-    const box_spec_defaults defaults = {.image = all->default_image,
-                                        .memory_bytes = all->default_memory_bytes,
+    const box_session_defaults standard = box_sessions_defaults(all);
+    const box_spec_defaults defaults = {.image = standard.image,
+                                        .memory_bytes = standard.memory_bytes,
                                         .idle_ttl_ns = all->idle_ttl_ns,
                                         .max_lifetime_ns = all->lifetime_ns};
-    s->profile = profile_of(all, asked, err);
+    s->profile = profile_of(standard.profile, asked, err);
     if (s->profile == NULL)
         return -1;
     box_spec mine;
     box_spec_copy(&mine, asked);
     bool named = (mine.set & BOX_SPEC_BACKEND) && mine.backend[0] != '\0';
-    int rc = box_backends_choose(all, named ? mine.backend : all->backend, &s->warden, err);
+    int rc = box_backends_choose(all, named ? mine.backend : standard.backend, &s->warden, err);
     normalise(&mine);
     if (rc == 0) {
         s->n_adjustments =

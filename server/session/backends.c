@@ -154,7 +154,8 @@ size_t box_backends_count(const box_sessions *all)
 void box_backends_report(box_sessions *all, size_t i, box_backend_report *out)
 {
     box_warden_report(all->wardens[i], out);
-    out->selected = choose(all, all->backend) == all->wardens[i];
+    const box_session_defaults standard = box_sessions_defaults(all);
+    out->selected = choose(all, standard.backend) == all->wardens[i];
 }
 
 bool box_backends_find(box_sessions *all, const char *name, box_backend_report *out)
@@ -163,6 +164,7 @@ bool box_backends_find(box_sessions *all, const char *name, box_backend_report *
     if (w == NULL)
         return false;
     box_warden_report(w, out);
-    out->selected = choose(all, all->backend) == w;
+    const box_session_defaults standard = box_sessions_defaults(all);
+    out->selected = choose(all, standard.backend) == w;
     return true;
 }

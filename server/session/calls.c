@@ -350,8 +350,9 @@ static int update_check(const box_spec *changes, uint32_t fields, box_error *err
 static void complete(update_call *c, const box_spec *changes)
 {
     const box_session *s = c->session;
-    const box_spec_defaults defaults = {.image = s->all->default_image,
-                                        .memory_bytes = s->all->default_memory_bytes,
+    const box_session_defaults standard = box_sessions_defaults(s->all);
+    const box_spec_defaults defaults = {.image = standard.image,
+                                        .memory_bytes = standard.memory_bytes,
                                         .idle_ttl_ns = s->all->idle_ttl_ns,
                                         .max_lifetime_ns = s->all->lifetime_ns};
     box_adjustment ignored[BOX_MAX_ADJUSTMENTS]; /* only of fields that cannot change live */

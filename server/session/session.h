@@ -50,6 +50,21 @@ void box_sessions_drain(box_sessions *all, void (*done)(void *arg), void *arg);
 /* After the loops have stopped. */
 void box_sessions_free(box_sessions *all);
 
+/* What sessions get that say nothing themselves. */
+typedef struct box_session_defaults {
+    char backend[64]; /* "auto", "local", a name */
+    char profile[64];
+    char image[256];      /* "" = the backend's own */
+    int64_t memory_bytes; /* 0 = the profile's */
+    bool disabled;        /* creating calls get BOX_DISABLED */
+} box_session_defaults;
+
+/* Any thread. While sessions live another backend is put off: next->backend is set back to the one
+ * in force and *reselected is false; the rest holds at once. VALIDATION for a profile that does not
+ * exist, nothing changed. */
+int box_sessions_set_defaults(box_sessions *all, box_session_defaults *next, bool *reselected,
+                              box_error *err) BOX_MUST_USE;
+
 /* --- what a session is ------------------------------------------------------------------------ */
 
 typedef enum box_session_state {

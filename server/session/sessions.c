@@ -88,14 +88,53 @@ static uint64_t or_default(uint64_t value, uint64_t normal)
     return value != 0 ? value : normal;
 }
 
+static void set_text(char *to, size_t size, const char *text, const char *normal)
+{
+    (void)snprintf(to, size, "%s", text != NULL && text[0] != '\0' ? text : normal);
+}
+
+static void configure_defaults(box_session_defaults *d, const box_sessions_config *c)
+{
+    set_text(d->backend, sizeof d->backend, c->backend, "auto");
+    set_text(d->profile, sizeof d->profile, c->default_profile, "default");
+    set_text(d->image, sizeof d->image, c->default_image, "");
+    d->memory_bytes = c->default_memory_bytes;
+    d->disabled = c->disabled;
+}
+
+static int check_profile(const char *profile, box_error *err)
+{
+    if (box_profile_find(profile) == NULL)
+        return box_violation(err, "box.default_profile", "there is no profile %s", profile);
+    return 0;
+}
+
+box_session_defaults box_sessions_defaults(box_sessions *all)
+{
+    box_lock_take(&all->lock);
+    box_session_defaults copy = all->defaults;
+    box_lock_release(&all->lock);
+    return copy;
+}
+
+int box_sessions_set_defaults(box_sessions *all, box_session_defaults *next, bool *reselected,
+                              box_error *err)
+{
+    if (check_profile(next->profile, err) < 0)
+        return -1;
+    box_lock_take(&all->lock);
+    *reselected = all->live == 0;
+    if (all->live > 0)
+        set_text(next->backend, sizeof next->backend, all->defaults.backend, "auto");
+    all->defaults = *next;
+    box_lock_release(&all->lock);
+    return 0;
+}
+
 static void configure(box_sessions *all, const box_sessions_config *c)
 {
     all->loops = c->loops;
     all->instance = c->instance;
-    all->backend = box_strdup(c->backend != NULL && c->backend[0] != '\0' ? c->backend : "auto");
-    all->default_image = box_strdup_null(c->default_image);
-    all->default_memory_bytes = c->default_memory_bytes;
-    all->disabled = c->disabled;
     all->required_guarantees = c->required_guarantees;
     all->max_sessions = (uint32_t)or_default(c->max_sessions, BOX_MAX_SESSIONS);
     all->max_sessions_per_tenant =
@@ -118,11 +157,10 @@ static void make_wardens(box_sessions *all, const box_sessions_config *c)
 
 int box_sessions_new(const box_sessions_config *c, box_sessions **out, box_error *err)
 {
-    const char *profile = c->default_profile;
-    const box_profile *p =
-        box_profile_find(profile != NULL && profile[0] != '\0' ? profile : "default");
-    if (p == NULL)
-        return box_violation(err, "box.default_profile", "there is no profile %s", profile);
+    box_session_defaults defaults;
+    configure_defaults(&defaults, c);
+    if (check_profile(defaults.profile, err) < 0)
+        return -1;
     BOX_AUTO(box_closep)
     int dirfd = open(c->run_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
     if (dirfd < 0)
@@ -137,7 +175,7 @@ int box_sessions_new(const box_sessions_config *c, box_sessions **out, box_error
     all->tenants = box_map_new();
     all->idem = box_idem_new();
     box_list_init(&all->watches);
-    all->default_profile = p;
+    all->defaults = defaults;
     all->run_dirfd = box_take_fd(&dirfd);
     configure(all, c);
     make_wardens(all, c);
@@ -231,8 +269,6 @@ void box_sessions_free(box_sessions *all)
     box_timer_free(all->drain_limit);
     box_closep(&all->run_dirfd);
     box_lock_done(&all->lock);
-    free(all->backend);
-    free(all->default_image);
     free(all);
 }
 

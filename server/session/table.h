@@ -34,11 +34,6 @@ struct box_sessions {
     box_uid instance;
     box_warden **wardens;
     size_t n_wardens;
-    char *backend;
-    const box_profile *default_profile;
-    char *default_image;
-    int64_t default_memory_bytes;
-    bool disabled;
     uint32_t required_guarantees;
     uint32_t max_sessions;
     uint32_t max_sessions_per_tenant;
@@ -46,7 +41,8 @@ struct box_sessions {
     uint64_t lifetime_ns;
     int64_t (*wall_ns)(void);
 
-    box_lock lock;    /* guards everything below */
+    box_lock lock; /* guards everything below */
+    box_session_defaults defaults;
     box_map *by_key;  /* tenant NUL id -> newest box_session */
     box_map *by_uid;  /* every box_session whose sandbox may exist; both maps hold references */
     box_map *tenants; /* name -> box_tenancy */
@@ -63,6 +59,9 @@ struct box_sessions {
     box_timer *sweep;
     box_timer *drain_limit;
 };
+
+/* A copy; takes the lock. */
+box_session_defaults box_sessions_defaults(box_sessions *all);
 
 /* Somebody who waits for a session: its callback runs on its own loop. */
 typedef struct box_waiter {

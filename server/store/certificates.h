@@ -1,6 +1,8 @@
 /* Development certificates: made on the first start when the configuration names none. */
 #pragma once
 
+#include <stdint.h>
+
 #include "base/error.h"
 
 /* Names of the files in the state directory. */
@@ -13,3 +15,7 @@
  * or broken, they do not belong together, or they end within 30 days; then all are made anew
  * (*made true), valid for 825 days. The CA's key is not kept: nobody can sign more with it. */
 int box_dev_certificates(int dirfd, bool *made, box_error *err) BOX_MUST_USE;
+
+/* When the first certificate of a PEM file ends, nanoseconds since 1970. VALIDATION when there is
+ * none. Reads the disk. */
+int box_certificate_expires(const char *path, int64_t *out_ns, box_error *err) BOX_MUST_USE;

@@ -16,7 +16,7 @@ typedef struct fixture {
     box_policy *policy;
     box_admin admin;
     box_service service;
-    char ended[256]; /* tenants told as ended, with commas */
+    char ended[256]; /* tenants told as ended, with commas; "!" for deleted ones */
 } fixture;
 
 static int64_t wall;
@@ -27,11 +27,11 @@ static int64_t ticking_wall(void)
     return __atomic_add_fetch(&wall, 1000000000, __ATOMIC_RELAXED);
 }
 
-static void tenant_ended(void *arg, const char *tenant)
+static void tenant_ended(void *arg, const char *tenant, bool deleted)
 {
     fixture *f = arg;
     size_t len = strlen(f->ended);
-    (void)snprintf(f->ended + len, sizeof f->ended - len, "%s,", tenant);
+    (void)snprintf(f->ended + len, sizeof f->ended - len, "%s%s,", tenant, deleted ? "!" : "");
 }
 
 static int setup(void **state)
@@ -393,7 +393,7 @@ static void a_deleted_tenant_is_gone_with_its_tokens(void **state)
     assert_int_equal(ask(f, ADMIN("DeleteTenant"), &d.base, &root, &deleted), BOX_NONE);
     assert_true(deleted->deleted);
     drop(deleted);
-    assert_string_equal(f->ended, "acme,");
+    assert_string_equal(f->ended, "acme!,");
     assert_int_equal(try_token(f, secret, "/box.v1.ExecService/Exec"), BOX_UNAUTHENTICATED);
     assert_int_equal(ask(f, ADMIN("DeleteTenant"), &d.base, &root, NULL), BOX_TENANT_NOT_FOUND);
     d.allow_missing = true;

@@ -116,12 +116,29 @@ static void a_set_that_does_not_belong_together_is_made_anew(void **state)
     }
 }
 
+static void a_certificate_tells_when_it_ends(void **state)
+{
+    fixture *f = *state;
+    box_error err = {0};
+    int64_t ns = 0;
+    char path[64];
+    make(f->fd, true);
+    (void)snprintf(path, sizeof path, "%s/%s", f->dir.path, BOX_DEV_CERT_FILE);
+    assert_int_equal(box_certificate_expires(path, &ns, &err), 0);
+    int64_t days = (ns / 1000000000 - time(NULL)) / 86400;
+    assert_in_range(days, 823, 825);
+    (void)snprintf(path, sizeof path, "%s/%s", f->dir.path, BOX_DEV_KEY_FILE);
+    assert_int_equal(box_certificate_expires(path, &ns, &err), -1);
+    assert_int_equal(err.reason, BOX_VALIDATION);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(the_server_is_verified_by_the_ca_for_every_local_name,
                                         setup, teardown),
         cmocka_unit_test_setup_teardown(the_key_is_for_its_owner_only, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_certificate_tells_when_it_ends, setup, teardown),
         cmocka_unit_test_setup_teardown(what_is_there_stays, setup, teardown),
         cmocka_unit_test_setup_teardown(a_set_that_does_not_belong_together_is_made_anew, setup,
                                         teardown),

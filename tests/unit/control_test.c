@@ -51,7 +51,7 @@ static void fake_states(void *arg, const char *tenant, uint32_t counts[BOX_CONTR
     counts[BOX_SESSION_STOPPED] = 3;
 }
 
-static int fake_apply(void *arg, const box_control_settings *next, bool *reselected, box_error *err)
+static int fake_apply(void *arg, box_control_settings *next, bool *reselected, box_error *err)
 {
     fixture *f = arg;
     if (f->refuse_apply)

@@ -10,6 +10,7 @@
 #include "base/alloc.h"
 #include "box/golden/shapes.box.h"
 #include "box/golden/shapes.client.h"
+#include "box/inproc.h"
 #include "box_golden_descriptor_set.h"
 
 /* --- a server of all four kinds ----------------------------------------------------------------
@@ -410,8 +411,7 @@ static void on_done(void *arg, box_client_call *call, const box_error *status,
 static void typed_events_come_from_dispatch_and_end_with_done(void **state)
 {
     fixture *f = *state;
-    /* On the stack: the start copies it. */
-    box_golden_shape_service_watch_events events = {.message = on_scalars, .done = on_done};
+    const box_golden_shape_service_watch_events events = {.message = on_scalars, .done = on_done};
     Box__Golden__Point point;
     box__golden__point__init(&point);
     box_client_call *call = NULL;
@@ -420,7 +420,6 @@ static void typed_events_come_from_dispatch_and_end_with_done(void **state)
     assert_int_equal(box_golden_shape_service_watch_start(f->channel, NULL, &point, &events, &seen,
                                                           &call, &f->err),
                      0);
-    memset(&events, 0, sizeof(events));
     assert_int_equal(seen.messages, 0);
     box_channel_dispatch(f->channel);
     assert_int_equal(seen.messages, 5);

@@ -57,8 +57,9 @@ static const char *start_proto(const method_names *m)
 
 static const char events_type[] =
     "\n"
-    "/* $name$ with an event loop (box/call.h: box_client_events); copied by the start. Any but\n"
-    " * `done` may be NULL. */\n"
+    "/* $name$ with an event loop (box/call.h: box_client_events); borrowed until the call is "
+    "freed.\n"
+    " * Any but `done` may be NULL. */\n"
     "typedef struct $prefix$_$method$_events {\n"
     "    void (*headers)(void *arg, box_client_call *call, const box_metadata *metadata);\n"
     "    void (*message)(void *arg, box_client_call *call, const $response$ *message);\n"
@@ -121,102 +122,6 @@ void client_emit_header(emitter *e, const file_proto *file)
                  "#endif\n");
 }
 
-/* --- source: helpers used by every stub of a file -----------------------------------------------
- */
-
-static const char helpers[] =
-    "\n"
-    "/* What every typed events struct is driven through: the caller's, and its argument. Goes "
-    "with\n"
-    " * the call. */\n"
-    "typedef struct event_adapter {\n"
-    "    void *arg;\n"
-    "    box_client_events raw;\n"
-    "    void (*headers)(void *arg, box_client_call *call, const box_metadata *metadata);\n"
-    "    void (*writable)(void *arg, box_client_call *call);\n"
-    "    void (*done)(void *arg, box_client_call *call, const box_error *status,\n"
-    "                 const box_metadata *trailers);\n"
-    "} event_adapter;\n"
-    "\n"
-    "static inline void adapter_headers(void *arg, box_client_call *call,\n"
-    "                                   const box_metadata *metadata)\n"
-    "{\n"
-    "    const event_adapter *adapter = (const event_adapter *)arg;\n"
-    "    adapter->headers(adapter->arg, call, metadata);\n"
-    "}\n"
-    "\n"
-    "static inline void adapter_writable(void *arg, box_client_call *call)\n"
-    "{\n"
-    "    const event_adapter *adapter = (const event_adapter *)arg;\n"
-    "    adapter->writable(adapter->arg, call);\n"
-    "}\n"
-    "\n"
-    "static inline void adapter_done(void *arg, box_client_call *call, const box_error *status,\n"
-    "                                const box_metadata *trailers)\n"
-    "{\n"
-    "    const event_adapter *adapter = (const event_adapter *)arg;\n"
-    "    adapter->done(adapter->arg, call, status, trailers);\n"
-    "}\n"
-    "\n"
-    "/* The one request of a call. A call that is over already says why in receive or `done`. */\n"
-    "static inline void send_only(box_client_call *call, const ProtobufCMessage *request)\n"
-    "{\n"
-    "    box_error over = {0};\n"
-    "    if (box_client_send(call, request, &over) == 0 && box_client_half_close(call, &over) < "
-    "0)\n"
-    "        return;\n"
-    "}\n"
-    "\n"
-    "static inline int open_with(box_channel *channel, const box_method *method,\n"
-    "                            const box_client_options *options,\n"
-    "                            const ProtobufCMessage *request, box_client_call **call,\n"
-    "                            box_error *err)\n"
-    "{\n"
-    "    if (box_client_start(channel, method, options, call, err) < 0)\n"
-    "        return -1;\n"
-    "    send_only(*call, request);\n"
-    "    return 0;\n"
-    "}\n"
-    "\n"
-    "/* The one response of a client stream, then OK. */\n"
-    "static inline int finish_one(box_client_call *call, ProtobufCMessage **response,\n"
-    "                             box_error *err)\n"
-    "{\n"
-    "    ProtobufCMessage *first = NULL;\n"
-    "    ProtobufCMessage *extra = NULL;\n"
-    "    box_error over = {0};\n"
-    "    if (box_client_half_close(call, &over) < 0)\n"
-    "        over.reason = BOX_NONE; /* ended already: receive has its status or its response */\n"
-    "    int rc = box_client_receive(call, &first, err);\n"
-    "    if (rc < 0)\n"
-    "        return -1;\n"
-    "    if (rc == 0)\n"
-    "        return box_fail(err, BOX_UNIMPLEMENTED, \"the call ended without a response\");\n"
-    "    rc = box_client_receive(call, &extra, err);\n"
-    "    if (rc == 0) {\n"
-    "        *response = first;\n"
-    "        return 0;\n"
-    "    }\n"
-    "    protobuf_c_message_free_unpacked(first, NULL);\n"
-    "    if (rc > 0) {\n"
-    "        protobuf_c_message_free_unpacked(extra, NULL);\n"
-    "        return box_fail(err, BOX_UNIMPLEMENTED, \"the call has more than one response\");\n"
-    "    }\n"
-    "    return -1;\n"
-    "}\n"
-    "\n"
-    "static inline int start_adapted(box_channel *channel, const box_method *method,\n"
-    "                                const box_client_options *options, event_adapter *adapter,\n"
-    "                                box_client_call **call, box_error *err)\n"
-    "{\n"
-    "    adapter->raw.headers = adapter->headers != NULL ? adapter_headers : NULL;\n"
-    "    adapter->raw.writable = adapter->writable != NULL ? adapter_writable : NULL;\n"
-    "    adapter->raw.done = adapter_done;\n"
-    "    adapter->raw.release = free;\n"
-    "    return box_client_start_events(channel, method, options, &adapter->raw, adapter, call,\n"
-    "                                   err);\n"
-    "}\n";
-
 /* --- source: one method -------------------------------------------------------------------------
  */
 
@@ -232,13 +137,13 @@ static const char unary_body[] =
 
 static const char server_stream_body[] =
     "\n{\n"
-    "    return open_with(channel, &$prefix$.methods[$index$], options, &request->base, call,\n"
-    "                     err);\n"
+    "    return box_client_start(channel, &$prefix$.methods[$index$], options, &request->base,\n"
+    "                            call, err);\n"
     "}\n";
 
 static const char open_body[] =
     "\n{\n"
-    "    return box_client_start(channel, &$prefix$.methods[$index$], options, call, err);\n"
+    "    return box_client_start(channel, &$prefix$.methods[$index$], options, NULL, call, err);\n"
     "}\n";
 
 static const char send_body[] = "\n{\n"
@@ -255,42 +160,68 @@ static const char receive_body[] = "\n{\n"
 
 static const char finish_body[] = "\n{\n"
                                   "    ProtobufCMessage *message = NULL;\n"
-                                  "    if (finish_one(call, &message, err) < 0)\n"
+                                  "    if (box_client_finish(call, &message, err) < 0)\n"
                                   "        return -1;\n"
                                   "    *response = ($response$ *)message;\n"
                                   "    return 0;\n"
                                   "}\n";
 
-static const char adapter_type[] =
+/* What box/call.h knows is untyped; the caller's typed events go with the call. */
+static const char events_body[] =
     "\n"
-    "typedef struct $prefix$_$method$_adapter {\n"
-    "    event_adapter base;\n"
-    "    void (*message)(void *arg, box_client_call *call, const $response$ *message);\n"
-    "} $prefix$_$method$_adapter;\n"
+    "static void $prefix$_$method$_on_headers(void *arg, box_client_call *call,\n"
+    "                                         const box_metadata *metadata)\n"
+    "{\n"
+    "    const $prefix$_$method$_events *events =\n"
+    "        (const $prefix$_$method$_events *)box_client_typed(call);\n"
+    "    if (events->headers != NULL)\n"
+    "        events->headers(arg, call, metadata);\n"
+    "}\n"
     "\n"
     "static void $prefix$_$method$_on_message(void *arg, box_client_call *call,\n"
     "                                         const ProtobufCMessage *message)\n"
     "{\n"
-    "    const $prefix$_$method$_adapter *adapter = (const $prefix$_$method$_adapter *)arg;\n"
-    "    if (adapter->message != NULL)\n"
-    "        adapter->message(adapter->base.arg, call, (const $response$ *)message);\n"
-    "}\n\n";
+    "    const $prefix$_$method$_events *events =\n"
+    "        (const $prefix$_$method$_events *)box_client_typed(call);\n"
+    "    if (events->message != NULL)\n"
+    "        events->message(arg, call, (const $response$ *)message);\n"
+    "}\n"
+    "\n"
+    "static void $prefix$_$method$_on_writable(void *arg, box_client_call *call)\n"
+    "{\n"
+    "    const $prefix$_$method$_events *events =\n"
+    "        (const $prefix$_$method$_events *)box_client_typed(call);\n"
+    "    if (events->writable != NULL)\n"
+    "        events->writable(arg, call);\n"
+    "}\n"
+    "\n"
+    "static void $prefix$_$method$_on_done(void *arg, box_client_call *call,\n"
+    "                                      const box_error *status, const box_metadata *trailers)\n"
+    "{\n"
+    "    const $prefix$_$method$_events *events =\n"
+    "        (const $prefix$_$method$_events *)box_client_typed(call);\n"
+    "    events->done(arg, call, status, trailers);\n"
+    "}\n"
+    "\n"
+    "static const box_client_events $prefix$_$method$_untyped = {\n"
+    "    .headers = $prefix$_$method$_on_headers,\n"
+    "    .message = $prefix$_$method$_on_message,\n"
+    "    .writable = $prefix$_$method$_on_writable,\n"
+    "    .done = $prefix$_$method$_on_done,\n"
+    "};\n";
 
-static const char start_body[] =
+static const char start_one_body[] =
     "\n{\n"
-    "    $prefix$_$method$_adapter *adapter =\n"
-    "        ($prefix$_$method$_adapter *)box_alloc(sizeof(*adapter));\n"
-    "    adapter->base.arg = arg;\n"
-    "    adapter->base.headers = events->headers;\n"
-    "    adapter->base.writable = events->writable;\n"
-    "    adapter->base.done = events->done;\n"
-    "    adapter->base.raw.message = $prefix$_$method$_on_message;\n"
-    "    adapter->message = events->message;\n"
-    "    if (start_adapted(channel, &$prefix$.methods[$index$], options, &adapter->base, call,\n"
-    "                      err) < 0) {\n"
-    "        free(adapter);\n"
-    "        return -1;\n"
-    "    }\n";
+    "    return box_client_start_events(channel, &$prefix$.methods[$index$], options,\n"
+    "                                   &request->base, &$prefix$_$method$_untyped, events, arg,\n"
+    "                                   call, err);\n"
+    "}\n";
+
+static const char start_many_body[] =
+    "\n{\n"
+    "    return box_client_start_events(channel, &$prefix$.methods[$index$], options, NULL,\n"
+    "                                   &$prefix$_$method$_untyped, events, arg, call, err);\n"
+    "}\n";
 
 static void define(emitter *e, const method_names *m, const char *prototype, const char *body)
 {
@@ -320,12 +251,8 @@ static void emit_definitions(emitter *e, const file_proto *file, size_t service,
         define(e, m, finish_proto, finish_body);
     if (m->server_streaming)
         define(e, m, receive_proto, receive_body);
-    emit(e, m->vars, adapter_type);
-    emit(e, m->vars, start_proto(m));
-    emit(e, m->vars, start_body);
-    if (!m->client_streaming)
-        emit_text(e, "    send_only(*call, &request->base);\n");
-    emit_text(e, "    return 0;\n}\n");
+    emit(e, m->vars, events_body);
+    define(e, m, start_proto(m), m->client_streaming ? start_many_body : start_one_body);
 }
 
 void client_emit_source(emitter *e, const file_proto *file)
@@ -337,12 +264,7 @@ void client_emit_source(emitter *e, const file_proto *file)
          "/* Generated by protoc-gen-boxc from $file$. */\n"
          "#include \"$stem$.client.h\"\n"
          "\n"
-         "#include <stdlib.h>\n"
-         "\n"
-         "#include \"base/alloc.h\"\n"
          "#include \"$stem$.box.h\"\n");
-    if (file->n_service > 0)
-        emit_text(e, helpers);
     for (size_t i = 0; i < file->n_service; i++)
         methods_emit_each(e, file, i, emit_definitions);
 }

@@ -2,14 +2,15 @@
  *
  * A channel is a connection (made when first needed, made again when lost) to one server. It may be
  * used by several threads at once; the threads that wait drive the I/O, so no hidden thread exists
- * and no event loop is needed. Programs with a loop of their own use box_channel_poll_* and
- * callbacks (box/call.h).
+ * and no event loop is needed. Programs with a loop of their own use box_channel_poll and callbacks
+ * (box/call.h).
  *
- *     dns:///host:port    TLS (CA from options or BOX_CA), or clear text with plaintext = true
+ *     dns:///host:port    TLS (CA from options or BOX_CA), or clear text with plaintext = true;
+ *                         "dns:" may be left out, the port is 5410 when absent, IPv6 in brackets
  *     unix:/path          Unix socket
  *     spawn:boxd ARGS     a private boxd (and warden) for as long as the channel lives
  *
- * An inproc: channel is made by box_channel_inproc. */
+ * The name is resolved when a connection is made, and that alone blocks whoever starts the call. */
 #pragma once
 
 #include <stdbool.h>
@@ -29,19 +30,22 @@ typedef struct box_channel_options {
     const char *ca_file;   /* PEM; NULL = the system's CAs */
     const char *cert_file; /* client certificate, optional */
     const char *key_file;
-    const char *token;       /* sent as "authorization: Bearer"; on TLS and Unix sockets only */
-    const char *server_name; /* name to verify instead of the target's host */
-    bool plaintext; /* dns: only; refused for a host that is not loopback when a token is set */
+    /* Sent as "authorization: Bearer"; never in clear text to a host that is not loopback: such a
+     * channel, or call, is refused with VALIDATION. */
+    const char *token;
+    const char *server_name;     /* name to verify instead of the target's host */
+    bool plaintext;              /* dns: only */
     size_t max_message_bytes;    /* received; 0 = 4 MiB */
-    uint32_t connect_timeout_ms; /* 0 = 20 s */
+    uint32_t connect_timeout_ms; /* until the server speaks HTTP/2; 0 = 20 s */
 } box_channel_options;
 
 /* target NULL = from the environment: BOX_ENDPOINT, with BOX_CA and BOX_TOKEN_FILE for what options
  * leave NULL. Does not connect yet. */
 int box_channel_new(const char *target, const box_channel_options *options, box_channel **out,
                     box_error *err) BOX_MUST_USE;
-/* Cancels what runs; a spawned boxd is stopped and waited for. */
-void box_channel_free(box_channel *c);
+/* Cancels what runs (its calls are still to be freed; no event of theirs comes any more); a spawned
+ * boxd is stopped and waited for. Not inside a callback. */
+void box_channel_free(box_channel *channel);
 
 #ifdef __cplusplus
 }

@@ -16,8 +16,8 @@ extern "C" {
 int box_golden_shape_service_echo(box_channel *channel, const box_client_options *options,
     const Box__Golden__Outer *request, Box__Golden__Outer **response, box_error *err) BOX_MUST_USE;
 
-/* Echo with an event loop (box/call.h: box_client_events); copied by the start. Any but
- * `done` may be NULL. */
+/* Echo with an event loop (box/call.h: box_client_events); borrowed until the call is freed.
+ * Any but `done` may be NULL. */
 typedef struct box_golden_shape_service_echo_events {
     void (*headers)(void *arg, box_client_call *call, const box_metadata *metadata);
     void (*message)(void *arg, box_client_call *call, const Box__Golden__Outer *message);
@@ -37,8 +37,8 @@ int box_golden_shape_service_watch(box_channel *channel, const box_client_option
 /* 1: a message; 0: the call ended with OK; -1: it ended with *err. */
 int box_golden_shape_service_watch_receive(box_client_call *call, Box__Golden__Scalars **message, box_error *err) BOX_MUST_USE;
 
-/* Watch with an event loop (box/call.h: box_client_events); copied by the start. Any but
- * `done` may be NULL. */
+/* Watch with an event loop (box/call.h: box_client_events); borrowed until the call is freed.
+ * Any but `done` may be NULL. */
 typedef struct box_golden_shape_service_watch_events {
     void (*headers)(void *arg, box_client_call *call, const box_metadata *metadata);
     void (*message)(void *arg, box_client_call *call, const Box__Golden__Scalars *message);
@@ -56,8 +56,8 @@ int box_golden_shape_service_upload_send(box_client_call *call, const Box__Golde
 /* Half-closes and waits for the one response. */
 int box_golden_shape_service_upload_finish(box_client_call *call, Box__Golden__Lists **response, box_error *err) BOX_MUST_USE;
 
-/* Upload with an event loop (box/call.h: box_client_events); copied by the start. Any but
- * `done` may be NULL. */
+/* Upload with an event loop (box/call.h: box_client_events); borrowed until the call is freed.
+ * Any but `done` may be NULL. */
 typedef struct box_golden_shape_service_upload_events {
     void (*headers)(void *arg, box_client_call *call, const box_metadata *metadata);
     void (*message)(void *arg, box_client_call *call, const Box__Golden__Lists *message);
@@ -75,8 +75,8 @@ int box_golden_shape_service_talk_send(box_client_call *call, const Box__Golden_
 /* 1: a message; 0: the call ended with OK; -1: it ended with *err. */
 int box_golden_shape_service_talk_receive(box_client_call *call, Box__Golden__Choice **message, box_error *err) BOX_MUST_USE;
 
-/* Talk with an event loop (box/call.h: box_client_events); copied by the start. Any but
- * `done` may be NULL. */
+/* Talk with an event loop (box/call.h: box_client_events); borrowed until the call is freed.
+ * Any but `done` may be NULL. */
 typedef struct box_golden_shape_service_talk_events {
     void (*headers)(void *arg, box_client_call *call, const box_metadata *metadata);
     void (*message)(void *arg, box_client_call *call, const Box__Golden__Choice *message);
@@ -91,8 +91,8 @@ int box_golden_shape_service_talk_start(box_channel *channel, const box_client_o
 int box_golden_shape_service_get_httpinfo(box_channel *channel, const box_client_options *options,
     const Box__Golden__Point *request, Box__Golden__Point **response, box_error *err) BOX_MUST_USE;
 
-/* GetHTTPInfo with an event loop (box/call.h: box_client_events); copied by the start. Any but
- * `done` may be NULL. */
+/* GetHTTPInfo with an event loop (box/call.h: box_client_events); borrowed until the call is freed.
+ * Any but `done` may be NULL. */
 typedef struct box_golden_shape_service_get_httpinfo_events {
     void (*headers)(void *arg, box_client_call *call, const box_metadata *metadata);
     void (*message)(void *arg, box_client_call *call, const Box__Golden__Point *message);
@@ -107,8 +107,8 @@ int box_golden_shape_service_get_httpinfo_start(box_channel *channel, const box_
 int box_golden_shape_service_delete(box_channel *channel, const box_client_options *options,
     const Box__Golden__Outer__InnerMost *request, Box__Golden__Point **response, box_error *err) BOX_MUST_USE;
 
-/* Delete with an event loop (box/call.h: box_client_events); copied by the start. Any but
- * `done` may be NULL. */
+/* Delete with an event loop (box/call.h: box_client_events); borrowed until the call is freed.
+ * Any but `done` may be NULL. */
 typedef struct box_golden_shape_service_delete_events {
     void (*headers)(void *arg, box_client_call *call, const box_metadata *metadata);
     void (*message)(void *arg, box_client_call *call, const Box__Golden__Point *message);
