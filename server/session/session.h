@@ -45,7 +45,7 @@ typedef struct box_sessions_config {
 int box_sessions_new(const box_sessions_config *config, box_sessions **out, box_error *err)
     BOX_MUST_USE;
 /* From now on creating calls and Exec get SHUTTING_DOWN; every sandbox that is not persistent is
- * removed; then (at most 10 s later) done(arg) on loop 0. Any thread, once. */
+ * removed; then (at most 10 s later) done(arg) on loop 0. Any thread. */
 void box_sessions_drain(box_sessions *all, void (*done)(void *arg), void *arg);
 /* After the loops have stopped. */
 void box_sessions_free(box_sessions *all);

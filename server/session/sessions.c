@@ -204,7 +204,8 @@ static void drain(void *arg)
     box_error why;
     (void)box_fail(&why, BOX_SHUTTING_DOWN, "the server is shutting down"); /* always -1 */
     box_watches_end(all, &why);
-    all->drain_limit = box_timer_new(loop, drain_takes_too_long, all);
+    if (all->drain_limit == NULL)
+        all->drain_limit = box_timer_new(loop, drain_takes_too_long, all);
     box_timer_set(all->drain_limit,
                   box_time_add(box_loop_now(loop), BOX_SESSIONS_DRAIN_SECONDS * BOX_SECOND));
     box_sessions_stop_all(all);

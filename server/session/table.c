@@ -496,8 +496,8 @@ void box_session_want_end(box_session *s, box_waiter *w)
 void box_session_count_execs(box_session *s, uint32_t queued, uint32_t running, bool started)
 {
     box_lock_take(&s->all->lock);
-    s->all->queued_execs += queued - s->queued_execs; /* wraps back when it falls */
-    s->all->running_execs += running - (uint64_t)s->running_execs;
+    s->all->queued_execs += (uint64_t)queued - s->queued_execs; /* wraps back when it falls */
+    s->all->running_execs += (uint64_t)running - s->running_execs;
     s->queued_execs = queued;
     s->running_execs = running;
     if (started) {
