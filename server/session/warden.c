@@ -175,17 +175,6 @@ static void fail_all(box_warden *w, const char *what)
     }
 }
 
-static int request_send(request *r, box_error *err)
-{
-    uint8_t packet[sizeof(box_warden_header) + sizeof r->body];
-    box_warden_header header = {
-        .type = r->type, .size = (uint32_t)(sizeof header + r->size), .id = r->id};
-    memcpy(packet, &header, sizeof header);
-    memcpy(packet + sizeof header, &r->body, r->size);
-    size_t n_fds = r->fd >= 0 ? 1 : 0;
-    return box_fd_send(r->warden->fd, packet, header.size, &r->fd, n_fds, err);
-}
-
 /* --- state --------------------------------------------------------------------------------- */
 
 static void set_report(box_warden *w, bool available, const char *detail)
@@ -244,17 +233,28 @@ static void sweep(box_warden *w)
     box_list_append(&w->front, &r->link);
 }
 
+static int send_packet(box_warden *w, const box_warden_header *header, const void *body, int fd,
+                       box_error *err)
+{
+    uint8_t packet[BOX_WARDEN_PACKET_BYTES];
+    memcpy(packet, header, sizeof *header);
+    memcpy(packet + sizeof *header, body, header->size - sizeof *header);
+    return box_fd_send(w->fd, packet, header->size, &fd, fd >= 0 ? 1 : 0, err);
+}
+
 static int send_hello(box_warden *w, box_error *err)
 {
-    /* The struct may be padded at its end; the packet is not. */
-    enum { SIZE = sizeof(box_warden_header) + sizeof(box_warden_hello) };
-    struct {
-        box_warden_header header;
-        box_warden_hello hello;
-    } packet = {.header = {.type = BOX_WARDEN_HELLO, .size = SIZE},
-                .hello = {.version = BOX_WARDEN_VERSION, .instance = w->instance}};
-    (void)snprintf(packet.hello.backend, sizeof packet.hello.backend, "%s", w->name);
-    return box_fd_send(w->fd, &packet, SIZE, NULL, 0, err);
+    box_warden_hello hello = {.version = BOX_WARDEN_VERSION, .instance = w->instance};
+    box_warden_header header = {.type = BOX_WARDEN_HELLO, .size = sizeof header + sizeof hello};
+    (void)snprintf(hello.backend, sizeof hello.backend, "%s", w->name);
+    return send_packet(w, &header, &hello, -1, err);
+}
+
+static int request_send(request *r, box_error *err)
+{
+    box_warden_header header = {
+        .type = r->type, .size = (uint32_t)(sizeof header + r->size), .id = r->id};
+    return send_packet(r->warden, &header, &r->body, r->fd, err);
 }
 
 /* Sends what can be sent; waits for room when the warden does not read. */

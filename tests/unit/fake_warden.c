@@ -329,7 +329,7 @@ static void on_create(fake_warden *w, uint64_t id, const box_warden_create *c, i
     (void)close(memory);
 }
 
-static void on_warden_packet(fake_warden *w, const uint8_t *data, const int *fds)
+static void on_warden_packet(fake_warden *w, const uint8_t *data, size_t len, const int *fds)
 {
     box_warden_header header;
     union {
@@ -339,9 +339,12 @@ static void on_warden_packet(fake_warden *w, const uint8_t *data, const int *fds
         box_warden_limits limits;
     } body;
     memcpy(&header, data, sizeof header);
-    size_t size = header.size - sizeof header;
-    if (size > sizeof body)
-        abort();
+    size_t size = header.type == BOX_WARDEN_HELLO    ? sizeof body.hello
+                  : header.type == BOX_WARDEN_CREATE ? sizeof body.create
+                  : header.type == BOX_WARDEN_LIMITS ? sizeof body.limits
+                                                     : sizeof body.target;
+    if (header.size != len || len != sizeof header + size)
+        abort(); /* sizes are exact */
     memcpy(&body, data + sizeof header, size);
     box_warden_answer answer = {.alive = BOX_ALIVE};
     fake_sandbox *s;
@@ -390,8 +393,9 @@ bool fake_warden_step(fake_warden *w)
     size_t n_fds = 2;
     box_error err;
     bool any = false;
-    if (w->fd >= 0 && box_fd_receive(w->fd, data, sizeof data, fds, &n_fds, &err) > 0) {
-        on_warden_packet(w, data, fds);
+    ssize_t len = w->fd >= 0 ? box_fd_receive(w->fd, data, sizeof data, fds, &n_fds, &err) : 0;
+    if (len > 0) {
+        on_warden_packet(w, data, (size_t)len, fds);
         any = true;
     }
     for (int i = 0; i < FAKE_MAX_SANDBOXES; i++) {
