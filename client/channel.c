@@ -85,16 +85,19 @@ static int read_token_file(const char *path, char **out, box_error *err)
     if (fd < 0)
         return box_fail(err, BOX_UNAUTHENTICATED, "cannot read the token file %s: %s", path,
                         strerror(errno));
-    BOX_AUTO(box_buf_done)
-    box_buf text = {.max_bytes = MAX_TOKEN_FILE_BYTES + 1};
-    const char *token;
-    if (box_buf_read_fd(&text, fd, err) < 0 || box_buf_text(&text, &token, err) < 0)
-        return box_wrap(err, "token file %s", path);
-    size_t len = strcspn(token, " \t\r\n");
-    if (len == 0 || len > MAX_TOKEN_FILE_BYTES)
+    char text[MAX_TOKEN_FILE_BYTES + 1] = "";
+    size_t len = 0;
+    for (ssize_t n; len < MAX_TOKEN_FILE_BYTES; len += (size_t)n) {
+        n = read(fd, text + len, MAX_TOKEN_FILE_BYTES - len);
+        if (n < 0)
+            return box_fail_errno(err, "read the token file %s", path);
+        if (n == 0)
+            break;
+    }
+    text[strcspn(text, " \t\r\n")] = '\0';
+    if (*text == '\0' || len == MAX_TOKEN_FILE_BYTES)
         return box_fail(err, BOX_UNAUTHENTICATED, "the token file %s holds no token", path);
-    *out = box_alloc(len + 1);
-    memcpy(*out, token, len);
+    *out = box_strdup(text);
     return 0;
 }
 

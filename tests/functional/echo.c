@@ -126,6 +126,11 @@ void echo_server_kill(echo_server *s)
     end(s, SIGKILL);
 }
 
+void echo_server_end(echo_server *s)
+{
+    end(s, SIGTERM);
+}
+
 void echo_server_stop(echo_server *s)
 {
     end(s, SIGTERM);

@@ -42,6 +42,9 @@ void echo_server_start(echo_server *s, const char *const *extra);
 /* Again, at the same addresses. */
 void echo_server_restart(echo_server *s);
 void echo_server_kill(echo_server *s);
+/* SIGTERM: calls that run are finished. */
+void echo_server_end(echo_server *s);
+/* The same, if it runs, and everything of it is removed. */
 void echo_server_stop(echo_server *s);
 
 /* What box_channel_new takes, for that server; text has room for it. */
