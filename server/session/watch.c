@@ -176,17 +176,14 @@ static bool deliver_one(box_session_watch *w)
     return true;
 }
 
+/* One event a turn: a watcher with much to hear does not keep the loop from its other work. */
 static void deliver(void *arg)
 {
     box_session_watch *w = arg;
-    enum { EVENTS_A_TURN = 64 };
     box_lock_take(&w->all->lock);
     w->posted = false;
     box_lock_release(&w->all->lock);
-    int told = 0;
-    while (!w->closed && told < EVENTS_A_TURN && w->events.writable(w->arg) && deliver_one(w))
-        told++;
-    if (told == EVENTS_A_TURN)
+    if (!w->closed && w->events.writable(w->arg) && deliver_one(w))
         box_session_watch_resume(w);
     watch_unref(w);
 }
