@@ -114,7 +114,8 @@ static int take_options(box_channel *c, const box_channel_options *o, bool envir
 {
     const char *ca = o->ca_file;
     const char *token_file = NULL;
-    if (environment) {
+    /* A boxd of our own knows no token that was made elsewhere, and needs none. */
+    if (environment && c->target.kind != BOX_TARGET_SPAWN) {
         ca = ca != NULL ? ca : from_environment("BOX_CA");
         token_file = o->token == NULL ? from_environment("BOX_TOKEN_FILE") : NULL;
     }

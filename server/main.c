@@ -56,6 +56,13 @@ typedef struct boxd {
     int exit_code;
 } boxd;
 
+/* Spawned by a client and without a file of its own: serves that client and nobody else, and leaves
+ * nothing. */
+static bool is_private(const boxd *b)
+{
+    return b->options.rpc_fd >= 0 && b->options.config_file == NULL;
+}
+
 /* --- the end: SIGTERM, SIGINT, Shutdown, or the spawning client going away
  * ---------------------------- */
 
@@ -354,12 +361,10 @@ static int open_tls(boxd *b, box_error *err)
 static int open_listeners(boxd *b, box_error *err)
 {
     const box_listen_config *listen = b->conf.listen.items;
-    /* A spawned boxd without a file of its own serves its one client and nobody else. */
-    bool private = b->options.rpc_fd >= 0 && b->options.config_file == NULL;
     if (b->conf.listen.count == 0 && b->conf.unix_socket == NULL && b->options.rpc_fd < 0)
         return box_fail(err, BOX_VALIDATION,
                         "nothing to listen on: set server.listen or server.unix_socket");
-    for (size_t i = 0; !private && i < b->conf.listen.count; i++) {
+    for (size_t i = 0; !is_private(b) && i < b->conf.listen.count; i++) {
         uint16_t port;
         if (box_net_listen_tcp(b->net, listen[i].address, listen[i].tls ? b->tls : NULL, &port,
                                err) < 0)
@@ -392,9 +397,8 @@ static int open_net(boxd *b, box_error *err)
 
 static int open_all(boxd *b, box_error *err)
 {
-    bool temporary = b->options.rpc_fd >= 0 && b->options.config_file == NULL;
     if (open_signals(b, err) < 0 ||
-        box_state_dir_open(&b->state, b->conf.state_dir, temporary, err) < 0 ||
+        box_state_dir_open(&b->state, b->conf.state_dir, is_private(b), err) < 0 ||
         box_loops_new((unsigned)b->conf.loops, (unsigned)b->conf.workers, &b->loops, err) < 0 ||
         open_identity(b, err) < 0 || open_tls(b, err) < 0 || open_sessions(b, err) < 0)
         return -1;
@@ -450,7 +454,10 @@ int main(int argc, char **argv)
                  ? box_fail(&err, BOX_INTERNAL, "cannot write")
                  : 0;
     if (rc == 0 && !b->options.print_config && !b->options.check_config) {
-        box_log_setup((box_log_level)b->conf.log_level, (box_log_format)b->conf.log_format);
+        /* A private one shares its client's terminal: only what is wrong is said there. */
+        bool quiet = is_private(b) && b->conf.log_level < BOX_WARN;
+        box_log_setup(quiet ? BOX_WARN : (box_log_level)b->conf.log_level,
+                      (box_log_format)b->conf.log_format);
         rc = run(b, &err);
     }
     if (rc < 0)

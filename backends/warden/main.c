@@ -123,7 +123,10 @@ int main(int argc, char **argv)
     else
         rc = -1;
     if (rc < 0) {
-        box_log_setup((box_log_level)config.log_level, (box_log_format)config.log_format);
+        /* A private one shares its client's terminal: only what is wrong is said there. */
+        bool quiet = o.boxd_fd >= 0 && o.config == NULL && config.log_level < BOX_WARN;
+        box_log_setup(quiet ? BOX_WARN : (box_log_level)config.log_level,
+                      (box_log_format)config.log_format);
         rc = serve(&o, ops, &config);
     }
     box_warden_config_done(&config);
