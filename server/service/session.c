@@ -153,7 +153,7 @@ static void answer_list(box_call *call, const box_session_info *infos, size_t n,
     BOX_AUTO(box_freep)
     box_session_view *views = box_alloc_array(n + 1, sizeof *views);
     BOX_AUTO(box_freep)
-    Box__V1__Session **messages = box_alloc_array(n + 1, sizeof *messages);
+    Box__V1__Session **messages = box_alloc_array(n + 1, sizeof(void *));
     for (size_t i = 0; i < n; i++) {
         box_view_session(&views[i], &infos[i]);
         messages[i] = &views[i].message;

@@ -75,6 +75,14 @@ static void drop_packet(box_agent *a, packet *p)
     free(p);
 }
 
+static void drop_all(box_agent *a, box_list *packets)
+{
+    for (box_list *at = packets->next, *next; at != packets; at = next) {
+        next = at->next;
+        drop_packet(a, BOX_CONTAINER(at, packet, link));
+    }
+}
+
 /* Told from the timer, so never from inside a function the owner called. */
 static void lose(box_agent *a, bool protocol, const char *cause)
 {
@@ -296,10 +304,8 @@ void box_agent_free(box_agent *a)
 {
     if (a == NULL)
         return;
-    while (!box_list_empty(&a->queue))
-        drop_packet(a, BOX_CONTAINER(a->queue.next, packet, link));
-    while (!box_list_empty(&a->starts))
-        drop_packet(a, BOX_CONTAINER(a->starts.next, packet, link));
+    drop_all(a, &a->queue);
+    drop_all(a, &a->starts);
     box_watch_free(a->watch);
     box_timer_free(a->timer);
     box_closep(&a->fd);

@@ -1,138 +1,18 @@
-/* What callers ask of sessions: create, look, change, end. */
+/* What callers ask of a session there is: look, change, end. */
 #include "base/alloc.h"
 #include "base/limits.h"
 #include "session/execution.h"
 #include "session/watch.h"
-
-/* --- create -------------------------------------------------------------------------------- */
-
-/* A create with an idempotency key, until it is answered. */
-typedef struct keyed {
-    box_sessions *all;
-    char *tenant;
-    char *key;
-    box_session_done done;
-    void *arg;
-} keyed;
-
-static void keyed_done(void *arg, const box_session_info *info, const box_error *err)
-{
-    keyed *k = arg;
-    box_time now = box_loop_now(box_loop_current());
-    box_lock_take(&k->all->lock);
-    if (info != NULL)
-        box_idem_note(k->all->idem, k->tenant, "create", k->key, info->id);
-    box_idem_end(k->all->idem, k->tenant, "create", k->key, err == NULL, now);
-    box_lock_release(&k->all->lock);
-    k->done(k->arg, info, err);
-    free(k->tenant);
-    free(k->key);
-    free(k);
-}
-
-static void answer_error(box_session_done done, void *arg, const box_error *err)
-{
-    box_waiter_answer(box_waiter_new(done, arg), NULL, err);
-}
-
-static void create(box_sessions *all, const box_create_request *r, const char *id,
-                   box_session_done done, void *arg)
-{
-    box_acquire a = {.tenant = r->tenant, .id = id, .spec = r->spec};
-    box_session *s;
-    bool created;
-    box_error err = {0};
-    if (box_sessions_acquire(all, &a, &s, &created, &err) < 0) {
-        answer_error(done, arg, &err);
-        return;
-    }
-    box_waiter *w = box_waiter_new(done, arg);
-    w->created = created;
-    box_session_want_run(s, w);
-    box_session_unref(s);
-}
-
-/* The first call's session as it is now; a session that went since is no answer. */
-static void answer_again(box_sessions *all, const box_create_request *r, const char *id,
-                         box_session_done done, void *arg)
-{
-    box_session *s;
-    box_error err = {0};
-    if (box_sessions_find(all, r->tenant, id, &s, &err) < 0) {
-        (void)box_fail(&err, BOX_IDEMPOTENCY_DONE,
-                       "the call with this idempotency key made session %s, which is gone", id);
-        answer_error(done, arg, &err);
-        return;
-    }
-    box_waiter *w = box_waiter_new(done, arg);
-    w->created = true; /* the first one's answer */
-    box_session_want_run(s, w);
-    box_session_unref(s);
-}
-
-static void create_keyed(box_sessions *all, const box_create_request *r, box_session_done done,
-                         void *arg)
-{
-    box_idem_outcome outcome;
-    const char *noted;
-    char id[BOX_MAX_ID_BYTES + 1] = "";
-    box_error err = {0};
-    box_uid uid = box_uid_new();
-    char made[BOX_UID_TEXT];
-    box_uid_text(&uid, made);
-    const char *wanted = r->id[0] != '\0' ? r->id : made;
-    box_time now = box_loop_now(box_loop_current());
-    box_lock_take(&all->lock);
-    int rc = box_idem_begin(all->idem, r->tenant, "create", r->idempotency_key, r->digest, now,
-                            &outcome, &noted, &err);
-    if (rc == 0 && outcome == BOX_IDEM_NEW)
-        box_idem_note(all->idem, r->tenant, "create", r->idempotency_key, wanted);
-    else if (rc == 0)
-        (void)snprintf(id, sizeof id, "%s", noted);
-    box_lock_release(&all->lock);
-    if (rc < 0) {
-        answer_error(done, arg, &err);
-        return;
-    }
-    if (outcome != BOX_IDEM_NEW) {
-        answer_again(all, r, id, done, arg);
-        return;
-    }
-    keyed *k = box_alloc(sizeof *k);
-    *k = (keyed){.all = all,
-                 .tenant = box_strdup(r->tenant),
-                 .key = box_strdup(r->idempotency_key),
-                 .done = done,
-                 .arg = arg};
-    create(all, r, wanted, keyed_done, k);
-}
-
-void box_session_create(box_sessions *all, const box_create_request *r, box_session_done done,
-                        void *arg)
-{
-    box_error err = {0};
-    if (box_session_id_check(r->id, "session_id", &err) < 0) {
-        answer_error(done, arg, &err);
-        return;
-    }
-    if (r->idempotency_key != NULL && r->idempotency_key[0] != '\0') {
-        create_keyed(all, r, done, arg);
-        return;
-    }
-    /* The server's ids are as random as uids. */
-    box_uid uid = box_uid_new();
-    char made[BOX_UID_TEXT];
-    box_uid_text(&uid, made);
-    create(all, r, r->id[0] != '\0' ? r->id : made, done, arg);
-}
 
 /* --- look ---------------------------------------------------------------------------------- */
 
 static int find(box_sessions *all, const char *tenant, const char *id, box_session **out,
                 box_error *err)
 {
-    if (id[0] == '\0')
-        return box_violation(err, "session_id", "must not be empty");
+    if (id[0] == '\0') {
+        (void)box_violation(err, "session_id", "must not be empty"); /* always -1 */
+        return -1;
+    }
     if (box_session_id_check(id, "session_id", err) < 0)
         return -1;
     return box_sessions_find(all, tenant, id, out, err);
@@ -141,7 +21,7 @@ static int find(box_sessions *all, const char *tenant, const char *id, box_sessi
 int box_session_get(box_sessions *all, const char *tenant, const char *id, box_session_info *out,
                     box_error *err)
 {
-    box_session *s;
+    box_session *s = NULL;
     if (find(all, tenant, id, &s, err) < 0)
         return -1;
     box_session_snapshot(s, out);
@@ -209,79 +89,6 @@ void box_session_get_usage(box_sessions *all, const char *tenant, const char *id
     box_warden_target target = {.uid = c->session->uid};
     box_warden_ask(c->session->warden, BOX_WARDEN_USAGE, &target, -1, box_loop_current(),
                    usage_came, c);
-}
-
-/* --- list ---------------------------------------------------------------------------------- */
-
-static bool is_after(const box_session *s, int64_t wall_ns, const char *id)
-{
-    if (id == NULL)
-        return true;
-    if (s->created_wall_ns != wall_ns)
-        return s->created_wall_ns > wall_ns;
-    return strcmp(s->id, id) > 0;
-}
-
-static bool passes(const box_session *s, const box_session_filter *f)
-{
-    return !s->one_off && (f->states == 0 || (f->states >> s->state & 1) != 0) &&
-           (f->backend == NULL || f->backend[0] == '\0' ||
-            strcmp(f->backend, box_warden_name(s->warden)) == 0) &&
-           box_spec_labels_match(f->labels, f->n_labels, s->spec.labels, s->spec.n_labels);
-}
-
-static int by_age(const void *a, const void *b)
-{
-    const box_session *x = *(const box_session *const *)a;
-    const box_session *y = *(const box_session *const *)b;
-    if (x->created_wall_ns != y->created_wall_ns)
-        return x->created_wall_ns < y->created_wall_ns ? -1 : 1;
-    return strcmp(x->id, y->id);
-}
-
-/* All that match, as references. */
-static box_session **collect(box_tenancy *t, const box_session_filter *f, int64_t after_wall_ns,
-                             const char *after_id, size_t *n)
-{
-    size_t room = t->live + t->n_ended;
-    box_session **found = box_alloc_array(room > 0 ? room : 1, sizeof(box_session *));
-    *n = 0;
-    for (box_list *at = t->sessions.next; at != &t->sessions && *n < room; at = at->next) {
-        box_session *s = BOX_CONTAINER(at, box_session, of_tenant);
-        if (passes(s, f) && is_after(s, after_wall_ns, after_id))
-            found[(*n)++] = box_session_ref(s);
-    }
-    return found;
-}
-
-void box_session_list(box_sessions *all, const char *tenant, const box_session_filter *filter,
-                      int64_t after_created_wall_ns, const char *after_id, size_t limit,
-                      box_session_info **out, size_t *n, bool *more)
-{
-    size_t found_n = 0;
-    box_lock_take(&all->lock);
-    box_tenancy *t = box_map_get(all->tenants, tenant);
-    box_session **found =
-        t != NULL ? collect(t, filter, after_created_wall_ns, after_id, &found_n) : NULL;
-    box_lock_release(&all->lock);
-    if (found_n > 1)
-        qsort(found, found_n, sizeof(box_session *), by_age); /* by what is fixed at birth */
-    *n = found_n < limit ? found_n : limit;
-    *more = found_n > limit;
-    *out = box_alloc_array(*n > 0 ? *n : 1, sizeof(box_session_info));
-    for (size_t i = 0; i < found_n; i++) {
-        if (i < *n)
-            box_session_snapshot(found[i], &(*out)[i]);
-        box_session_unref(found[i]);
-    }
-    free(found);
-}
-
-void box_session_list_free(box_session_info *infos, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        box_session_info_done(&infos[i]);
-    free(infos);
 }
 
 /* --- change -------------------------------------------------------------------------------- */
@@ -375,10 +182,10 @@ static void ask_limits(update_call *c)
 void box_session_update(box_sessions *all, const char *tenant, const char *id,
                         const box_spec *changes, uint32_t fields, box_session_done done, void *arg)
 {
-    box_session *s;
+    box_session *s = NULL;
     box_error err = {0};
     if (update_check(changes, fields, &err) < 0 || find(all, tenant, id, &s, &err) < 0) {
-        answer_error(done, arg, &err);
+        box_session_answer_error(done, arg, &err);
         return;
     }
     update_call *c = box_alloc(sizeof *c);
@@ -398,7 +205,7 @@ void box_session_update(box_sessions *all, const char *tenant, const char *id,
 int box_session_extend(box_sessions *all, const char *tenant, const char *id, uint64_t for_ns,
                        box_session_info *out, box_error *err)
 {
-    box_session *s;
+    box_session *s = NULL;
     if (find(all, tenant, id, &s, err) < 0)
         return -1;
     box_time now = box_loop_now(box_loop_current());
@@ -424,10 +231,10 @@ int box_session_extend(box_sessions *all, const char *tenant, const char *id, ui
 void box_session_stop(box_sessions *all, const char *tenant, const char *id, box_session_done done,
                       void *arg)
 {
-    box_session *s;
+    box_session *s = NULL;
     box_error err = {0};
     if (find(all, tenant, id, &s, &err) < 0) {
-        answer_error(done, arg, &err);
+        box_session_answer_error(done, arg, &err);
         return;
     }
     (void)box_session_ask_stop(s, BOX_STOP_REQUESTED); /* idempotent */
@@ -438,11 +245,11 @@ void box_session_stop(box_sessions *all, const char *tenant, const char *id, box
 void box_session_delete(box_sessions *all, const char *tenant, const char *id, bool allow_missing,
                         box_session_done done, void *arg)
 {
-    box_session *s;
+    box_session *s = NULL;
     box_error err = {0};
     if (find(all, tenant, id, &s, &err) < 0) {
         bool fine = allow_missing && err.reason == BOX_SESSION_NOT_FOUND;
-        answer_error(done, arg, fine ? NULL : &err);
+        box_session_answer_error(done, arg, fine ? NULL : &err);
         return;
     }
     box_session_want_end(s, box_waiter_new(done, arg));

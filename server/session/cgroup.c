@@ -1,5 +1,7 @@
 #include "session/cgroup.h"
 
+#include <ctype.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <unistd.h>
@@ -10,8 +12,12 @@ bool box_cgroup_find(const char *text, const char *key, uint64_t *out)
 {
     size_t len = strlen(key);
     for (const char *line = text; line != NULL && *line != '\0';) {
-        if (strncmp(line, key, len) == 0 && line[len] == ' ')
-            return sscanf(line + len, "%" SCNu64, out) == 1;
+        if (strncmp(line, key, len) == 0 && line[len] == ' ' &&
+            isdigit((unsigned char)line[len + 1])) {
+            errno = 0;
+            *out = strtoull(line + len + 1, NULL, 10);
+            return errno == 0;
+        }
         line = strchr(line, '\n');
         if (line != NULL)
             line++;

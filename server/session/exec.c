@@ -57,7 +57,7 @@ static void kill_it(box_exec *e, box_agent_cause cause)
 
 /* --- ending -------------------------------------------------------------------------------- */
 
-static void stop_io(box_exec *e)
+void box_exec_stop_io(box_exec *e)
 {
     for (int i = 0; i < 2; i++)
         box_pump_close(&e->pumps[i]);
@@ -77,7 +77,7 @@ static void end_idempotency(box_exec *e, bool keep)
     box_lock_release(&e->all->lock);
 }
 
-static void leave_session(box_exec *e)
+void box_exec_leave_session(box_exec *e)
 {
     box_session_release(e->session);
     if (e->one_off)
@@ -89,7 +89,7 @@ static void conclude(box_exec *e, const box_verdict *v, const box_error *err)
 {
     e->phase = BOX_PHASE_OVER;
     end_idempotency(e, v != NULL);
-    leave_session(e);
+    box_exec_leave_session(e);
     if (!e->detached)
         e->events.done(e->arg, v, err);
     for (int i = 0; i < 2; i++)
@@ -99,7 +99,7 @@ static void conclude(box_exec *e, const box_verdict *v, const box_error *err)
 
 static void conclude_with_error(box_exec *e, const box_error *err)
 {
-    stop_io(e);
+    box_exec_stop_io(e);
     conclude(e, NULL, err);
 }
 
@@ -115,7 +115,7 @@ static void hand_over_pipes(box_exec *e)
 static void conclude_with_verdict(box_exec *e)
 {
     hand_over_pipes(e);
-    stop_io(e);
+    box_exec_stop_io(e);
     box_verdict v;
     box_verdict_of(e, &v);
     if (v.status == BOX_VERDICT_TIMED_OUT && e->info->spec.destroy_on_timeout && !e->one_off)
@@ -200,7 +200,7 @@ static void on_drained(void *arg)
 static const box_pump_events pump_events = {
     .data = on_data, .may_read = may_read, .drained = on_drained};
 
-static void on_input(void *arg, bool room)
+void box_exec_on_input(void *arg, bool room)
 {
     box_exec *e = arg;
     e->last_io = box_loop_now(e->loop);
@@ -262,7 +262,7 @@ void box_exec_began(void *exec)
         kill_it(e, BOX_CAUSE_CANCELLED); /* no memory for its pipes: it cannot be let run blind */
 }
 
-static void submit(box_exec *e)
+void box_exec_submit(box_exec *e)
 {
     box_loop_post(e->session->home, box_slots_submit, e);
 }
@@ -275,7 +275,7 @@ static bool try_again(box_exec *e)
     e->tried_again = true;
     box_acquire a = {
         .tenant = e->session->tenant_name, .id = e->session->id, .spec = e->spec, .for_exec = true};
-    box_session *fresh;
+    box_session *fresh = NULL;
     bool created;
     box_error err = {0};
     if (box_sessions_acquire(e->all, &a, &fresh, &created, &err) < 0)
@@ -287,7 +287,7 @@ static bool try_again(box_exec *e)
     for (int i = 0; i < 3; i++)
         box_closep(&e->result.pipes[i]);
     e->result = (box_exec_result){.pipes = {-1, -1, -1}};
-    submit(e);
+    box_exec_submit(e);
     return true;
 }
 
@@ -312,148 +312,7 @@ void box_exec_over(void *exec)
         conclude_with_verdict(e);
 }
 
-/* --- the caller ---------------------------------------------------------------------------- */
-
-static int check(const box_exec_request *r, box_error *err)
-{
-    int bad = box_command_check(r->command, "command.", err);
-    if (r->has_queue_timeout && r->queue_timeout_ns < 0)
-        bad |= box_violation(err, "queue_timeout", "must not be negative");
-    return bad;
-}
-
-static int begin_idempotency(box_sessions *all, const box_exec_request *r, box_error *err)
-{
-    if (r->idempotency_key == NULL || r->idempotency_key[0] == '\0')
-        return 0;
-    box_idem_outcome outcome;
-    const char *session;
-    box_time now = box_loop_now(box_loop_current());
-    box_lock_take(&all->lock);
-    int rc = box_idem_begin(all->idem, r->tenant, "exec", r->idempotency_key, r->digest, now,
-                            &outcome, &session, err);
-    box_lock_release(&all->lock);
-    if (rc < 0 || outcome == BOX_IDEM_NEW)
-        return rc;
-    return box_fail(err, BOX_IDEMPOTENCY_DONE,
-                    outcome == BOX_IDEM_RUNNING
-                        ? "the call with this idempotency key is still running"
-                        : "the call with this idempotency key has run; its answer is not kept");
-}
-
-static void forget_idempotency(box_sessions *all, const box_exec_request *r)
-{
-    if (r->idempotency_key == NULL || r->idempotency_key[0] == '\0')
-        return;
-    box_lock_take(&all->lock);
-    box_idem_end(all->idem, r->tenant, "exec", r->idempotency_key, false, 0);
-    box_lock_release(&all->lock);
-}
-
-static void fill_limits(box_exec *e, const box_exec_request *r)
-{
-    const box_command *c = r->command;
-    const box_session *s = e->session;
-    e->timeout_asked_ns = c->has_timeout ? c->timeout_ns : 0;
-    e->timeout_ns = box_profile_timeout(s->profile, (uint64_t)e->timeout_asked_ns,
-                                        s->spec.command_timeout_ns, &e->timeout_clamped);
-    e->queue_timeout_ns =
-        r->has_queue_timeout ? (uint64_t)r->queue_timeout_ns : BOX_EXEC_QUEUE_SECONDS * BOX_SECOND;
-    e->idle_timeout_ns = c->has_idle_timeout ? (uint64_t)c->idle_timeout_ns : 0;
-    e->output_kill_bytes = c->has_output_kill ? (uint64_t)c->output_kill_bytes : UINT64_MAX;
-    bool kill =
-        c->leftovers == BOX_LEFTOVERS_KILL || (c->leftovers == BOX_LEFTOVERS_DEFAULT && e->one_off);
-    e->start_flags = kill ? BOX_START_KILL_LEFTOVERS : 0;
-    size_t limit =
-        c->has_output_limit ? (size_t)c->output_limit_bytes : BOX_DEFAULT_OUTPUT_LIMIT_BYTES;
-    for (int i = 0; i < 2; i++)
-        box_keeper_init(&e->kept[i], e->stream ? 0 : limit);
-}
-
-static box_exec *exec_new(box_sessions *all, const box_exec_request *r,
-                          const box_exec_events *events, void *arg)
-{
-    box_exec *e = box_alloc(sizeof *e);
-    atomic_init(&e->refs, 2); /* the caller's, and one for being under way */
-    e->all = all;
-    e->loop = box_loop_current();
-    e->events = *events;
-    e->arg = arg;
-    e->stream = r->stream;
-    e->phase = BOX_PHASE_WAITING;
-    for (int i = 0; i < 3; i++)
-        e->child_fds[i] = e->result.pipes[i] = -1;
-    box_input_init(&e->input, on_input, e);
-    if (r->spec != NULL) {
-        e->spec = box_alloc(sizeof *e->spec);
-        box_spec_copy(e->spec, r->spec);
-    }
-    if (r->idempotency_key != NULL && r->idempotency_key[0] != '\0') {
-        e->idem_tenant = box_strdup(r->tenant);
-        e->idem_key = box_strdup(r->idempotency_key);
-    }
-    return e;
-}
-
-/* Gives back a command that never was handed over. */
-static void undo(box_exec *e)
-{
-    stop_io(e);
-    for (int i = 0; i < 2; i++)
-        box_keeper_done(&e->kept[i]);
-    leave_session(e);
-    box_exec_unref(e);
-    box_exec_unref(e);
-}
-
-static int prepare(box_exec *e, const box_exec_request *r, box_error *err)
-{
-    fill_limits(e, r);
-    if (box_program_init(&e->program, r->command, &e->session->spec, err) < 0)
-        return -1;
-    if (r->stdin_len > 0)
-        (void)box_input_add(&e->input, r->stdin_data, r->stdin_len); /* told by stdin_room */
-    if (!r->stdin_open)
-        box_input_end(&e->input);
-    return 0;
-}
-
-static int start(box_sessions *all, const box_exec_request *r, const box_exec_events *events,
-                 void *arg, box_exec **out, box_error *err)
-{
-    bool one_off = r->session_id[0] == '\0';
-    box_acquire a = {.tenant = r->tenant,
-                     .id = r->session_id,
-                     .spec = r->spec,
-                     .one_off = one_off,
-                     .for_exec = true};
-    box_session *session;
-    bool created;
-    if (box_sessions_acquire(all, &a, &session, &created, err) < 0)
-        return -1;
-    box_exec *e = exec_new(all, r, events, arg);
-    e->session = session;
-    e->session_created = created;
-    e->one_off = one_off;
-    if (prepare(e, r, err) < 0) {
-        undo(e);
-        return -1;
-    }
-    *out = e;
-    submit(e);
-    return 0;
-}
-
-int box_exec_start(box_sessions *all, const box_exec_request *r, const box_exec_events *events,
-                   void *arg, box_exec **out, box_error *err)
-{
-    if (check(r, err) < 0 || begin_idempotency(all, r, err) < 0)
-        return -1;
-    int rc = start(all, r, events, arg, out, err);
-    if (rc < 0)
-        forget_idempotency(all, r);
-    return rc;
-}
+/* --- the caller --------------------------------------------------------------------------- */
 
 bool box_exec_feed(box_exec *e, const void *data, size_t len)
 {

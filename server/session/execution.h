@@ -128,3 +128,10 @@ extern const box_agent_events box_slots_agent_events; /* arg: the session */
 
 void box_exec_began(void *exec);
 void box_exec_over(void *exec);
+/* Hands it to its session's home loop, with one reference. */
+void box_exec_submit(box_exec *e);
+void box_exec_stop_io(box_exec *e);
+/* It is no use of the session any more; a one-off one goes. */
+void box_exec_leave_session(box_exec *e);
+/* box_input's progress; arg: the box_exec. */
+void box_exec_on_input(void *arg, bool room);

@@ -78,8 +78,9 @@ static void forget(box_idem *t, entry *e)
 
 static void forget_old(box_idem *t, box_time now)
 {
-    while (!box_list_empty(&t->ended)) {
-        entry *e = BOX_CONTAINER(t->ended.next, entry, link);
+    for (box_list *at = t->ended.next, *next; at != &t->ended; at = next) {
+        next = at->next;
+        entry *e = BOX_CONTAINER(at, entry, link);
         if (e->forget_at > now)
             break;
         forget(t, e);

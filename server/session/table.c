@@ -108,7 +108,7 @@ static box_tenancy *tenant_get(box_sessions *all, const char *name)
     return t;
 }
 
-static void tenant_drop_if_unused(box_sessions *all, box_tenancy *t)
+void box_tenancy_drop_if_unused(box_sessions *all, box_tenancy *t)
 {
     if (t->live > 0 || !box_list_empty(&t->sessions))
         return;
@@ -155,7 +155,7 @@ box_session *box_sessions_find_uid(box_sessions *all, const box_uid *uid)
 }
 
 /* The record leaves the table; the table's reference goes. */
-static void remove_locked(box_session *s)
+void box_session_remove_locked(box_session *s)
 {
     if (!s->in_table)
         return;
@@ -168,7 +168,7 @@ static void remove_locked(box_session *s)
     }
     key k = key_of(s->tenant_name, s->id);
     (void)box_map_remove_bytes(s->all->by_key, k.text, k.len); /* it is s */
-    tenant_drop_if_unused(s->all, t);
+    box_tenancy_drop_if_unused(s->all, t);
     s->tenant = NULL;
     box_session_unref(s);
 }
@@ -211,23 +211,23 @@ static void ended_locked(box_session *s)
     all->live--;
     t->live--;
     if (!s->in_table) {
-        tenant_drop_if_unused(all, t);
+        box_tenancy_drop_if_unused(all, t);
         return;
     }
     if (s->one_off || s->deleted) {
         box_watches_tell(s, BOX_WATCH_DELETED);
-        remove_locked(s);
+        box_session_remove_locked(s);
         return;
     }
     box_list_append(&t->ended, &s->of_ended);
     if (++t->n_ended > BOX_MAX_SESSION_RECORDS) {
         box_session *oldest = BOX_CONTAINER(t->ended.next, box_session, of_ended);
         box_watches_tell(oldest, BOX_WATCH_DELETED);
-        remove_locked(oldest);
+        box_session_remove_locked(oldest);
     }
 }
 
-static void check_drained_locked(box_sessions *all)
+void box_sessions_check_drained_locked(box_sessions *all)
 {
     if (all->draining && all->live == 0 && all->drained != NULL) {
         box_loop_post(box_loops_get(all->loops, 0), all->drained, all->drained_arg);
@@ -261,9 +261,10 @@ static bool happens_locked(box_session *s, box_session_event event, box_stop_rea
         answer_all(&s->want_run, s, &err);
     }
     if (event == BOX_EVENT_GONE || event == BOX_EVENT_FAIL || event == BOX_EVENT_LOST) {
+        box_sessions *all = s->all;
         answer_all(&s->want_end, s, NULL);
         ended_locked(s);
-        check_drained_locked(s->all);
+        box_sessions_check_drained_locked(all);
     }
     return true;
 }
@@ -272,15 +273,14 @@ bool box_session_event_happens(box_session *s, box_session_event event, box_stop
                                const box_error *why)
 {
     box_time now = now_here();
-    box_session_ref(s); /* the table's may go */
-    box_lock_take(&s->all->lock);
+    box_sessions *all = s->all;
+    box_lock_take(&all->lock);
     bool happened = happens_locked(s, event, reason, why, now);
-    box_lock_release(&s->all->lock);
-    box_session_unref(s);
+    box_lock_release(&all->lock);
     return happened;
 }
 
-static bool stop_locked(box_session *s, box_stop_reason reason, box_time now)
+bool box_session_stop_locked(box_session *s, box_stop_reason reason, box_time now)
 {
     if (!happens_locked(s, BOX_EVENT_STOP, reason, NULL, now))
         return false;
@@ -291,271 +291,18 @@ static bool stop_locked(box_session *s, box_stop_reason reason, box_time now)
 bool box_session_ask_stop(box_session *s, box_stop_reason reason)
 {
     box_time now = now_here();
-    box_lock_take(&s->all->lock);
-    bool stopping = stop_locked(s, reason, now);
+    box_sessions *all = s->all;
+    box_lock_take(&all->lock);
+    bool stopping = box_session_stop_locked(s, reason, now);
     if (reason == BOX_STOP_DELETED) {
         s->deleted = true;
         if (!box_session_is_live(s->state) && s->in_table) {
             box_watches_tell(s, BOX_WATCH_DELETED);
-            remove_locked(s);
+            box_session_remove_locked(s);
         }
     }
-    box_lock_release(&s->all->lock);
+    box_lock_release(&all->lock);
     return stopping;
-}
-
-void box_session_drop(box_session *s)
-{
-    box_lock_take(&s->all->lock);
-    if (!box_session_is_live(s->state))
-        remove_locked(s);
-    box_lock_release(&s->all->lock);
-}
-
-void box_sessions_stop_all(box_sessions *all)
-{
-    box_time now = now_here();
-    box_lock_take(&all->lock);
-    all->draining = true;
-    size_t at = 0;
-    void *value;
-    while (box_map_next(all->by_uid, &at, &value))
-        (void)stop_locked(value, BOX_STOP_SHUTDOWN, now); /* not all of them live */
-    check_drained_locked(all);
-    box_lock_release(&all->lock);
-}
-
-void box_sessions_revoke(box_sessions *all, const char *tenant)
-{
-    box_time now = now_here();
-    box_lock_take(&all->lock);
-    box_tenancy *t = box_map_get(all->tenants, tenant);
-    for (box_list *at = t != NULL ? t->sessions.next : NULL; t != NULL && at != &t->sessions;
-         at = at->next)
-        (void)stop_locked(BOX_CONTAINER(at, box_session, of_tenant), BOX_STOP_REVOKED, now);
-    box_lock_release(&all->lock);
-}
-
-/* --- expiry -------------------------------------------------------------------------------- */
-
-static box_time idle_at(const box_session *s)
-{
-    box_time idle = box_time_add(s->last_used, s->spec.idle_ttl_ns);
-    return idle > s->extended_until ? idle : s->extended_until;
-}
-
-static box_time lifetime_at(const box_session *s)
-{
-    return box_time_add(s->created_at, s->spec.max_lifetime_ns);
-}
-
-static void expire_live(box_session *s, box_time now)
-{
-    if (now >= lifetime_at(s))
-        (void)stop_locked(s, BOX_STOP_LIFETIME, now); /* it may be stopping already */
-    else if (s->state == BOX_SESSION_RUNNING && s->active == 0 && now >= idle_at(s))
-        (void)stop_locked(s, BOX_STOP_IDLE, now);
-}
-
-static void expire_tenant(box_tenancy *t, box_time now)
-{
-    for (box_list *at = t->sessions.next; at != &t->sessions; at = at->next)
-        expire_live(BOX_CONTAINER(at, box_session, of_tenant), now);
-}
-
-static bool drop_old_record(box_tenancy *t, box_time now)
-{
-    if (box_list_empty(&t->ended))
-        return false;
-    box_session *s = BOX_CONTAINER(t->ended.next, box_session, of_ended);
-    if (box_time_add(s->ended_at, BOX_SESSION_RECORD_SECONDS * BOX_SECOND) > now)
-        return false;
-    box_watches_tell(s, BOX_WATCH_DELETED);
-    remove_locked(s);
-    return true;
-}
-
-void box_sessions_expire(box_sessions *all, box_time now)
-{
-    box_lock_take(&all->lock);
-    size_t at = 0;
-    void *value;
-    while (box_map_next(all->tenants, &at, &value)) {
-        box_tenancy *t = value;
-        expire_tenant(t, now);
-        t->live++; /* so that it stays while its records go */
-        bool dropped = false;
-        while (drop_old_record(t, now))
-            dropped = true;
-        t->live--;
-        if (dropped && t->live == 0 && box_list_empty(&t->sessions)) {
-            tenant_drop_if_unused(all, t);
-            at = 0; /* the map changed */
-        }
-    }
-    box_lock_release(&all->lock);
-}
-
-/* --- looking ------------------------------------------------------------------------------- */
-
-void box_session_info_done(box_session_info *info)
-{
-    free(info->id);
-    free(info->tenant);
-    free(info->backend);
-    box_spec_done(&info->spec);
-    *info = (box_session_info){0};
-}
-
-void box_session_snapshot_locked(const box_session *s, box_session_info *out)
-{
-    *out = (box_session_info){
-        .id = box_strdup(s->id),
-        .tenant = box_strdup(s->tenant_name),
-        .uid = s->uid,
-        .state = s->state,
-        .stop_reason = s->stop_reason,
-        .error = s->error,
-        .backend = box_strdup(box_warden_name(s->warden)),
-        .guarantees = s->guarantees,
-        .best_effort = s->best_effort,
-        .required = s->required,
-        .n_adjustments = s->n_adjustments,
-        .rebuilds = s->rebuilds,
-        .total_execs = s->total_execs,
-        .running_execs = s->running_execs,
-        .queued_execs = s->queued_execs,
-        .created_wall_ns = s->created_wall_ns,
-        .updated_wall_ns = s->updated_wall_ns,
-        .last_used_wall_ns = s->active > 0 ? s->all->wall_ns() : s->last_used_wall_ns,
-        .stopped_wall_ns = s->stopped_wall_ns,
-        .one_off = s->one_off,
-    };
-    memcpy(out->adjustments, s->adjustments, sizeof out->adjustments);
-    box_spec_copy(&out->spec, &s->spec);
-    if (s->state == BOX_SESSION_RUNNING) {
-        box_time now = now_here();
-        box_time idle = s->active > 0 ? box_time_add(now, s->spec.idle_ttl_ns) : idle_at(s);
-        box_time end = idle < lifetime_at(s) ? idle : lifetime_at(s);
-        out->expires_wall_ns = s->all->wall_ns() + (int64_t)box_time_left(end, now);
-    }
-}
-
-void box_session_snapshot(box_session *s, box_session_info *out)
-{
-    box_lock_take(&s->all->lock);
-    box_session_snapshot_locked(s, out);
-    box_lock_release(&s->all->lock);
-}
-
-box_session_state box_session_state_now(box_session *s, box_stop_reason *reason)
-{
-    box_lock_take(&s->all->lock);
-    box_session_state state = s->state;
-    if (reason != NULL)
-        *reason = s->stop_reason;
-    box_lock_release(&s->all->lock);
-    return state;
-}
-
-uint32_t box_session_parallel(box_session *s)
-{
-    box_lock_take(&s->all->lock);
-    uint32_t n = s->spec.max_parallel_execs;
-    box_lock_release(&s->all->lock);
-    return n;
-}
-
-/* --- changing ------------------------------------------------------------------------------ */
-
-void box_session_want_run(box_session *s, box_waiter *w)
-{
-    box_lock_take(&s->all->lock);
-    if (s->state == BOX_SESSION_CREATED || s->state == BOX_SESSION_STARTING) {
-        box_list_append(&s->want_run, &w->link);
-    } else if (s->state == BOX_SESSION_RUNNING) {
-        box_waiter_answer(w, s, NULL);
-    } else {
-        box_error err = {0};
-        (void)box_session_not_running_locked(s, &err); /* always -1 */
-        box_waiter_answer(w, s, &err);
-    }
-    box_lock_release(&s->all->lock);
-}
-
-void box_session_want_end(box_session *s, box_waiter *w)
-{
-    box_lock_take(&s->all->lock);
-    if (box_session_is_live(s->state))
-        box_list_append(&s->want_end, &w->link);
-    else
-        box_waiter_answer(w, s, NULL);
-    box_lock_release(&s->all->lock);
-}
-
-void box_session_count_execs(box_session *s, uint32_t queued, uint32_t running, bool started)
-{
-    box_lock_take(&s->all->lock);
-    s->all->queued_execs += (uint64_t)queued - s->queued_execs; /* wraps back when it falls */
-    s->all->running_execs += (uint64_t)running - s->running_execs;
-    s->queued_execs = queued;
-    s->running_execs = running;
-    if (started) {
-        s->total_execs++;
-        s->all->execs_total++;
-    }
-    box_lock_release(&s->all->lock);
-}
-
-void box_session_made(box_session *s, uint32_t guarantees)
-{
-    box_lock_take(&s->all->lock);
-    s->guarantees = guarantees;
-    s->at_warden = true;
-    box_lock_release(&s->all->lock);
-}
-
-void box_session_apply(box_session *s, const box_spec *changes, uint32_t fields)
-{
-    box_lock_take(&s->all->lock);
-    if (fields & BOX_SPEC_LABELS)
-        box_spec_set_labels(&s->spec, changes->labels, changes->n_labels);
-    if (fields & BOX_SPEC_IDLE_TTL)
-        s->spec.idle_ttl_ns = changes->idle_ttl_ns;
-    if (fields & BOX_SPEC_MAX_PARALLEL_EXECS)
-        s->spec.max_parallel_execs = changes->max_parallel_execs;
-    if (fields & BOX_SPEC_CPU)
-        s->spec.cpu_millis = changes->cpu_millis;
-    if (fields & BOX_SPEC_MEMORY)
-        s->spec.memory_bytes = changes->memory_bytes;
-    if (fields & BOX_SPEC_PIDS)
-        s->spec.pids = changes->pids;
-    s->updated_wall_ns = s->all->wall_ns();
-    box_watches_tell(s, BOX_WATCH_UPDATED);
-    box_lock_release(&s->all->lock);
-}
-
-void box_session_release(box_session *s)
-{
-    box_time now = now_here();
-    box_lock_take(&s->all->lock);
-    assert(s->active > 0);
-    s->active--;
-    s->last_used = now;
-    s->last_used_wall_ns = s->all->wall_ns();
-    box_lock_release(&s->all->lock);
-}
-
-void box_session_forget_uid(box_session *s)
-{
-    box_lock_take(&s->all->lock);
-    s->at_warden = false;
-    bool there = box_map_get_bytes(s->all->by_uid, &s->uid, sizeof s->uid) == s;
-    if (there)
-        (void)box_map_remove_bytes(s->all->by_uid, &s->uid, sizeof s->uid); /* it is s */
-    box_lock_release(&s->all->lock);
-    if (there)
-        box_session_unref(s);
 }
 
 /* --- entering ------------------------------------------------------------------------------ */
@@ -575,7 +322,7 @@ int box_sessions_enter_locked(box_session *s, box_error *err)
                           server_full ? all->max_sessions : all->max_sessions_per_tenant);
         box_error_add_int(err, "used", server_full ? all->live : t->live);
         err->retry_ms = 1000;
-        tenant_drop_if_unused(all, t);
+        box_tenancy_drop_if_unused(all, t);
         return -1;
     }
     all->live++;
@@ -583,7 +330,7 @@ int box_sessions_enter_locked(box_session *s, box_error *err)
     t->live++;
     box_session *old = box_sessions_find_locked(all, s->tenant_name, s->id);
     if (old != NULL)
-        remove_locked(old);
+        box_session_remove_locked(old);
     s->tenant = t;
     s->in_table = true;
     box_list_append(&t->sessions, &s->of_tenant);

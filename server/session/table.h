@@ -181,8 +181,6 @@ bool box_session_event_happens(box_session *s, box_session_event event, box_stop
 bool box_session_ask_stop(box_session *s, box_stop_reason reason);
 /* STOP of all: reason SHUTDOWN. */
 void box_sessions_stop_all(box_sessions *all);
-/* Removes the record of a session that has ended. */
-void box_session_drop(box_session *s);
 /* Changes fields that are live (the warden was told before). */
 void box_session_apply(box_session *s, const box_spec *changes, uint32_t fields);
 /* Expiry of everything that is due, and of old records. On loop 0. */
@@ -210,6 +208,16 @@ box_session *box_sessions_find_locked(box_sessions *all, const char *tenant, con
 
 /* Counts it and puts it into the table, in the place of an old record. SESSION_LIMIT. */
 int box_sessions_enter_locked(box_session *s, box_error *err) BOX_MUST_USE;
+/* The record leaves the table; the table's reference goes. */
+void box_session_remove_locked(box_session *s);
+/* STOP, and the home loop is told. */
+bool box_session_stop_locked(box_session *s, box_stop_reason reason, box_time now);
+/* When it ends if nothing uses it, and whatever uses it. */
+box_time box_session_idle_at(const box_session *s);
+box_time box_session_lifetime_at(const box_session *s);
+void box_tenancy_drop_if_unused(box_sessions *all, box_tenancy *t);
+/* Tells who drains when nothing lives any more. */
+void box_sessions_check_drained_locked(box_sessions *all);
 int box_session_not_running_locked(const box_session *s, box_error *err);
 
 /* --- waiters ---------------------------------------------------------------------------------- */
@@ -218,6 +226,9 @@ box_waiter *box_waiter_new(box_session_done done, void *arg);
 /* Posts the answer to the waiter's loop and frees it there. err NULL: the snapshot is the answer
  * (s NULL: nothing is). */
 void box_waiter_answer(box_waiter *w, const box_session *s_locked, const box_error *err);
+
+/* Answers nobody but this caller, later, on this loop. */
+void box_session_answer_error(box_session_done done, void *arg, const box_error *err);
 
 /* --- home loop: sandbox.c --------------------------------------------------------------------- */
 

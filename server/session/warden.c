@@ -1,8 +1,6 @@
-#include "session/warden.h"
+#include "session/warden_impl.h"
 
-#include <assert.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -10,170 +8,9 @@
 #include "base/alloc.h"
 #include "base/fd.h"
 #include "base/limits.h"
-#include "base/list.h"
 #include "base/log.h"
-#include "base/map.h"
-#include "loop/lock.h"
-
-typedef enum phase {
-    DOWN,  /* no connection; the retry timer runs unless it was given a descriptor */
-    HELLO, /* connected, our HELLO is sent or about to be */
-    READY,
-} phase;
-
-struct box_warden {
-    box_loop *loop;
-    char *name;
-    char *socket_path; /* NULL: given_fd was all there is */
-    int given_fd;
-    box_uid instance;
-    box_warden_hooks hooks;
-    box_lock lock; /* guards report */
-    box_backend_report report;
-    /* The loop's: */
-    phase phase;
-    int fd;
-    bool hello_sent;
-    bool ended; /* a given descriptor closed: there is no other */
-    box_watch *watch;
-    box_timer *retry;
-    uint64_t retry_ms;
-    box_time last_try;
-    box_map *requests; /* by id: sent or waiting */
-    box_list waiting;  /* not sent yet, in order */
-    box_list front;    /* KEEP and SWEEP of this connection: before what waits */
-    uint64_t next_id;
-};
-
-typedef struct request {
-    box_list link;
-    box_warden *warden;
-    uint64_t id;
-    box_warden_type type;
-    size_t size;
-    int fd;
-    uint64_t timeout_ns;
-    box_timer *timer;
-    box_uid uid; /* KEEP */
-    box_loop *reply_to;
-    void (*done)(void *arg, box_warden_reply *reply);
-    void *arg;
-    box_warden_reply reply;
-    union {
-        box_warden_create create;
-        box_warden_target target;
-        box_warden_limits limits;
-    } body;
-} request;
 
 static void flush(box_warden *w);
-static void connect_now(box_warden *w);
-
-void box_warden_reply_done(box_warden_reply *r)
-{
-    box_closep(&r->cgroup);
-    box_closep(&r->devpts);
-    box_closep(&r->pidfd);
-    box_closep(&r->memory);
-}
-
-/* --- requests ------------------------------------------------------------------------------ */
-
-static size_t body_size(box_warden_type type)
-{
-    switch (type) {
-    case BOX_WARDEN_CREATE:
-        return sizeof(box_warden_create);
-    case BOX_WARDEN_LIMITS:
-        return sizeof(box_warden_limits);
-    default:
-        return sizeof(box_warden_target);
-    }
-}
-
-static uint64_t timeout_of(box_warden_type type)
-{
-    switch (type) {
-    case BOX_WARDEN_CREATE:
-        return BOX_WARDEN_CREATE_SECONDS * BOX_SECOND;
-    case BOX_WARDEN_DESTROY:
-    case BOX_WARDEN_SWEEP:
-        return BOX_WARDEN_DESTROY_SECONDS * BOX_SECOND;
-    default:
-        return BOX_WARDEN_ASK_SECONDS * BOX_SECOND;
-    }
-}
-
-static request *request_new(box_warden *w, box_warden_type type, const void *body)
-{
-    request *r = box_alloc(sizeof *r);
-    r->warden = w;
-    r->type = type;
-    r->size = body_size(type);
-    r->fd = -1;
-    r->timeout_ns = timeout_of(type);
-    r->reply.cgroup = r->reply.devpts = r->reply.pidfd = r->reply.memory = -1;
-    memcpy(&r->body, body, r->size);
-    return r;
-}
-
-static void request_free(request *r)
-{
-    box_warden_reply_done(&r->reply);
-    box_closep(&r->fd);
-    free(r);
-}
-
-static void deliver(void *arg)
-{
-    request *r = arg;
-    box_warden_reply reply = r->reply;
-    r->reply.cgroup = r->reply.devpts = r->reply.pidfd = r->reply.memory = -1;
-    r->done(r->arg, &reply);
-    request_free(r);
-}
-
-/* The request leaves the warden's tables; its reply, filled in, goes to whoever asked. */
-static void request_end(request *r)
-{
-    (void)box_map_remove_bytes(r->warden->requests, &r->id, sizeof r->id); /* it is r */
-    box_list_remove(&r->link);
-    box_timer_free(r->timer);
-    r->timer = NULL;
-    box_closep(&r->fd);
-    if (r->done != NULL)
-        box_loop_post(r->reply_to, deliver, r);
-    else
-        request_free(r);
-}
-
-static void unavailable(const box_warden *w, box_error *err, const char *what)
-{
-    (void)box_fail(err, BOX_BACKEND_UNAVAILABLE, "backend %s: %s", w->name, what);
-    box_error_add(err, "backend", w->name);
-    err->retry_ms = 1000;
-}
-
-static void request_timed_out(void *arg)
-{
-    request *r = arg;
-    unavailable(r->warden, &r->reply.error, "its warden did not answer in time");
-    box_log(BOX_WARN, "warden.timeout", BOX_STR("backend", r->warden->name),
-            BOX_INT("type", r->type));
-    request_end(r);
-}
-
-static void fail_all(box_warden *w, const char *what)
-{
-    size_t at = 0;
-    void *value;
-    while (box_map_next(w->requests, &at, &value)) {
-        request *r = value;
-        unavailable(w, &r->reply.error, what);
-        request_end(r);
-        at = 0; /* the map changed */
-    }
-}
 
 /* --- state --------------------------------------------------------------------------------- */
 
@@ -190,10 +27,10 @@ static void go_down(box_warden *w, const char *why)
     box_watch_free(w->watch);
     w->watch = NULL;
     box_closep(&w->fd);
-    w->phase = DOWN;
+    w->phase = BOX_WARDEN_DOWN;
     w->hello_sent = false;
     set_report(w, false, why);
-    fail_all(w, why);
+    box_warden_fail_all(w, why);
     if (w->socket_path == NULL) {
         w->ended = true;
         return;
@@ -215,7 +52,7 @@ static void add_keep(void *to, const box_uid *uid)
 {
     box_warden *w = to;
     box_warden_target target = {.uid = *uid};
-    request *r = request_new(w, BOX_WARDEN_KEEP, &target);
+    box_warden_request *r = box_warden_request_new(w, BOX_WARDEN_KEEP, &target);
     r->id = w->next_id++;
     r->uid = *uid;
     box_map_put_bytes(w->requests, &r->id, sizeof r->id, r);
@@ -227,7 +64,7 @@ static void sweep(box_warden *w)
     if (w->hooks.live != NULL)
         w->hooks.live(w->hooks.arg, w, add_keep, w);
     box_warden_target none = {0};
-    request *r = request_new(w, BOX_WARDEN_SWEEP, &none);
+    box_warden_request *r = box_warden_request_new(w, BOX_WARDEN_SWEEP, &none);
     r->id = w->next_id++;
     box_map_put_bytes(w->requests, &r->id, sizeof r->id, r);
     box_list_append(&w->front, &r->link);
@@ -250,7 +87,7 @@ static int send_hello(box_warden *w, box_error *err)
     return send_packet(w, &header, &hello, -1, err);
 }
 
-static int request_send(request *r, box_error *err)
+static int request_send(box_warden_request *r, box_error *err)
 {
     box_warden_header header = {
         .type = r->type, .size = (uint32_t)(sizeof header + r->size), .id = r->id};
@@ -262,21 +99,21 @@ static void flush(box_warden *w)
 {
     box_error err = {0};
     int rc = 0;
-    if (w->phase == HELLO && !w->hello_sent) {
+    if (w->phase == BOX_WARDEN_GREETING && !w->hello_sent) {
         rc = send_hello(w, &err);
         w->hello_sent = rc == 0;
     }
-    while (rc == 0 && w->phase == READY) {
+    while (rc == 0 && w->phase == BOX_WARDEN_READY) {
         box_list *head = !box_list_empty(&w->front) ? &w->front : &w->waiting;
         if (box_list_empty(head))
             break;
-        request *r = BOX_CONTAINER(head->next, request, link);
+        box_warden_request *r = BOX_CONTAINER(head->next, box_warden_request, link);
         rc = request_send(r, &err);
         if (rc < 0)
             break;
         box_list_remove(&r->link);
         box_closep(&r->fd);
-        r->timer = box_timer_new(w->loop, request_timed_out, r);
+        r->timer = box_timer_new(w->loop, box_warden_request_timed_out, r);
         box_timer_set(r->timer, box_time_add(box_loop_now(w->loop), r->timeout_ns));
     }
     if (rc < 0 && err.sys_errno != EAGAIN && err.sys_errno != ETOOMANYREFS) {
@@ -296,7 +133,7 @@ static int misfit(box_error *err, const char *what)
 static int on_hello(box_warden *w, const box_warden_hello *packet, box_error *err)
 {
     box_warden_hello hello = *packet;
-    if (w->phase != HELLO)
+    if (w->phase != BOX_WARDEN_GREETING)
         return misfit(err, "HELLO twice");
     if (hello.version != BOX_WARDEN_VERSION)
         return box_fail(err, BOX_VERSION_MISMATCH, "warden channel: version %d here, %u there",
@@ -315,7 +152,7 @@ static int on_hello(box_warden *w, const box_warden_hello *packet, box_error *er
     w->report.isolation = hello.isolation;
     box_lock_release(&w->lock);
     set_report(w, true, hello.detail);
-    w->phase = READY;
+    w->phase = BOX_WARDEN_READY;
     w->retry_ms = BOX_WARDEN_RETRY_MS;
     box_log(BOX_INFO, "warden.ready", BOX_STR("backend", w->name), BOX_STR("host", hello.detail));
     sweep(w);
@@ -340,7 +177,7 @@ static int on_answer(box_warden *w, uint64_t id, const box_warden_answer *answer
 {
     if (answer->fds > 15 || n_fds != (size_t)__builtin_popcount(answer->fds))
         return misfit(err, "descriptors that do not fit the answer");
-    request *r = box_map_get_bytes(w->requests, &id, sizeof id);
+    box_warden_request *r = box_map_get_bytes(w->requests, &id, sizeof id);
     if (r == NULL)
         return 0; /* answered too late: whoever asked was told so, and cleans up by uid */
     if (box_list_linked(&r->link))
@@ -354,7 +191,7 @@ static int on_answer(box_warden *w, uint64_t id, const box_warden_answer *answer
         w->hooks.exited(w->hooks.arg, &r->uid, false);
     if (r->type == BOX_WARDEN_SWEEP && r->reply.error.reason != BOX_NONE)
         box_log(BOX_WARN, "warden.sweep", BOX_STR("backend", w->name), BOX_ERR(&r->reply.error));
-    request_end(r);
+    box_warden_request_end(r);
     return 0;
 }
 
@@ -383,7 +220,7 @@ static int on_packet(box_warden *w, const uint8_t *data, size_t len, int *fds, s
         return misfit(err, "descriptors where none belong");
     if (header.type == BOX_WARDEN_HELLO)
         return on_hello(w, &body.hello, err);
-    if (w->phase != READY)
+    if (w->phase != BOX_WARDEN_READY)
         return misfit(err, "something before HELLO");
     if (header.type == BOX_WARDEN_ANSWER)
         return on_answer(w, header.id, &body.answer, fds, n_fds, err);
@@ -413,7 +250,7 @@ static bool receive_one(box_warden *w)
         box_closep(&fds[i]);
     if (rc < 0)
         broken(w, &err);
-    return w->phase != DOWN;
+    return w->phase != BOX_WARDEN_DOWN;
 }
 
 static void on_ready(void *arg, int events)
@@ -426,7 +263,7 @@ static void on_ready(void *arg, int events)
                 break;
         }
     }
-    if (w->phase != DOWN && (events & BOX_WRITABLE))
+    if (w->phase != BOX_WARDEN_DOWN && (events & BOX_WRITABLE))
         flush(w);
 }
 
@@ -472,7 +309,7 @@ static void connect_now(box_warden *w)
         connect_failed(w, &err);
         return;
     }
-    w->phase = HELLO;
+    w->phase = BOX_WARDEN_GREETING;
     /* A warden that accepts and says nothing is as good as none. */
     box_timer_set(w->retry, box_time_add(w->last_try, BOX_WARDEN_ASK_SECONDS * BOX_SECOND));
     flush(w);
@@ -481,9 +318,9 @@ static void connect_now(box_warden *w)
 static void on_retry(void *arg)
 {
     box_warden *w = arg;
-    if (w->phase == HELLO)
+    if (w->phase == BOX_WARDEN_GREETING)
         go_down(w, "its warden does not answer");
-    else if (w->phase == DOWN && !w->ended)
+    else if (w->phase == BOX_WARDEN_DOWN && !w->ended)
         connect_now(w);
 }
 
@@ -498,27 +335,27 @@ static void start(void *arg)
  * the shortest pause. */
 static void submit(void *arg)
 {
-    request *r = arg;
+    box_warden_request *r = arg;
     box_warden *w = r->warden;
     r->id = w->next_id++;
     box_map_put_bytes(w->requests, &r->id, sizeof r->id, r);
     if (box_map_count(w->requests) > BOX_WARDEN_MAX_REQUESTS) {
-        unavailable(w, &r->reply.error, "too many requests wait for its warden");
-        request_end(r);
+        box_warden_unavailable(w, &r->reply.error, "too many requests wait for its warden");
+        box_warden_request_end(r);
         return;
     }
     bool rested =
         box_loop_now(w->loop) >= box_time_add(w->last_try, (uint64_t)BOX_WARDEN_RETRY_MS * BOX_MS);
-    if (w->phase == DOWN && !w->ended && rested) {
+    if (w->phase == BOX_WARDEN_DOWN && !w->ended && rested) {
         box_list_append(&w->waiting, &r->link);
         connect_now(w);
         return;
     }
-    if (w->phase == DOWN) {
+    if (w->phase == BOX_WARDEN_DOWN) {
         box_backend_report report;
         box_warden_report(w, &report);
-        unavailable(w, &r->reply.error, report.detail);
-        request_end(r);
+        box_warden_unavailable(w, &r->reply.error, report.detail);
+        box_warden_request_end(r);
         return;
     }
     box_list_append(&w->waiting, &r->link);
@@ -528,7 +365,7 @@ static void submit(void *arg)
 void box_warden_ask(box_warden *w, box_warden_type type, const void *body, int fd,
                     box_loop *reply_to, void (*done)(void *arg, box_warden_reply *reply), void *arg)
 {
-    request *r = request_new(w, type, body);
+    box_warden_request *r = box_warden_request_new(w, type, body);
     r->fd = fd;
     r->reply_to = reply_to;
     r->done = done;
@@ -568,9 +405,9 @@ void box_warden_free(box_warden *w)
     size_t at = 0;
     void *value;
     while (box_map_next(w->requests, &at, &value)) {
-        request *r = value;
+        box_warden_request *r = value;
         box_timer_free(r->timer);
-        request_free(r);
+        box_warden_request_free(r);
     }
     box_map_free(w->requests);
     box_watch_free(w->watch);

@@ -90,9 +90,8 @@ static void add(box_session_watch *w, box_session *s, box_watch_type type)
 /* Two things that happened before the watcher heard of the first become one. */
 static void merge(entry *e, box_watch_type type)
 {
-    if (type == BOX_WATCH_DELETED)
-        e->type = type;
-    else if (e->type == BOX_WATCH_UPDATED && type == BOX_WATCH_STATE_CHANGED)
+    bool more = e->type == BOX_WATCH_UPDATED && type == BOX_WATCH_STATE_CHANGED;
+    if (type == BOX_WATCH_DELETED || more)
         e->type = type;
 }
 
@@ -274,12 +273,13 @@ void box_session_watch_free(box_session_watch *w)
     box_lock_take(&w->all->lock);
     box_list_remove(&w->link);
     w->all->n_watches--;
-    while (!box_list_empty(&w->order)) {
-        entry *e = BOX_CONTAINER(w->order.next, entry, link);
-        box_list_remove(&e->link);
+    for (box_list *at = w->order.next, *next; at != &w->order; at = next) {
+        next = at->next;
+        entry *e = BOX_CONTAINER(at, entry, link);
         box_session_unref(e->session);
         free(e);
     }
+    box_list_init(&w->order);
     box_lock_release(&w->all->lock);
     watch_unref(w);
 }

@@ -1,0 +1,75 @@
+/* ListSessions. */
+#include "base/alloc.h"
+#include "session/table.h"
+#include "session/watch.h"
+
+static bool is_after(const box_session *s, int64_t wall_ns, const char *id)
+{
+    if (id == NULL)
+        return true;
+    if (s->created_wall_ns != wall_ns)
+        return s->created_wall_ns > wall_ns;
+    return strcmp(s->id, id) > 0;
+}
+
+static bool passes(const box_session *s, const box_session_filter *f)
+{
+    return !s->one_off && (f->states == 0 || (f->states >> s->state & 1) != 0) &&
+           (f->backend == NULL || f->backend[0] == '\0' ||
+            strcmp(f->backend, box_warden_name(s->warden)) == 0) &&
+           box_spec_labels_match(f->labels, f->n_labels, s->spec.labels, s->spec.n_labels);
+}
+
+static int by_age(const void *a, const void *b)
+{
+    const box_session *x = *(const box_session *const *)a;
+    const box_session *y = *(const box_session *const *)b;
+    if (x->created_wall_ns != y->created_wall_ns)
+        return x->created_wall_ns < y->created_wall_ns ? -1 : 1;
+    return strcmp(x->id, y->id);
+}
+
+/* All that match, as references. */
+static box_session **collect(box_tenancy *t, const box_session_filter *f, int64_t after_wall_ns,
+                             const char *after_id, size_t *n)
+{
+    size_t room = t->live + t->n_ended;
+    box_session **found = box_alloc_array(room > 0 ? room : 1, sizeof(box_session *));
+    *n = 0;
+    for (box_list *at = t->sessions.next; at != &t->sessions && *n < room; at = at->next) {
+        box_session *s = BOX_CONTAINER(at, box_session, of_tenant);
+        if (passes(s, f) && is_after(s, after_wall_ns, after_id))
+            found[(*n)++] = box_session_ref(s);
+    }
+    return found;
+}
+
+void box_session_list(box_sessions *all, const char *tenant, const box_session_filter *filter,
+                      int64_t after_created_wall_ns, const char *after_id, size_t limit,
+                      box_session_info **out, size_t *n, bool *more)
+{
+    size_t found_n = 0;
+    box_lock_take(&all->lock);
+    box_tenancy *t = box_map_get(all->tenants, tenant);
+    box_session **found =
+        t != NULL ? collect(t, filter, after_created_wall_ns, after_id, &found_n) : NULL;
+    box_lock_release(&all->lock);
+    if (found_n > 1)
+        qsort(found, found_n, sizeof(box_session *), by_age); /* by what is fixed at birth */
+    *n = found_n < limit ? found_n : limit;
+    *more = found_n > limit;
+    *out = box_alloc_array(*n > 0 ? *n : 1, sizeof(box_session_info));
+    for (size_t i = 0; i < found_n; i++) {
+        if (i < *n)
+            box_session_snapshot(found[i], &(*out)[i]);
+        box_session_unref(found[i]);
+    }
+    free(found);
+}
+
+void box_session_list_free(box_session_info *infos, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        box_session_info_done(&infos[i]);
+    free(infos);
+}

@@ -1,0 +1,70 @@
+/* What the files of the warden's client share; nobody else includes it. */
+#pragma once
+
+#include "base/list.h"
+#include "base/map.h"
+#include "loop/lock.h"
+#include "session/warden.h"
+
+typedef enum box_warden_phase {
+    BOX_WARDEN_DOWN,     /* no connection; the retry timer runs unless it was given a descriptor */
+    BOX_WARDEN_GREETING, /* connected, our HELLO is sent or about to be */
+    BOX_WARDEN_READY,
+} box_warden_phase;
+
+struct box_warden {
+    box_loop *loop;
+    char *name;
+    char *socket_path; /* NULL: given_fd was all there is */
+    int given_fd;
+    box_uid instance;
+    box_warden_hooks hooks;
+    box_lock lock; /* guards report */
+    box_backend_report report;
+    /* The loop's: */
+    box_warden_phase phase;
+    int fd;
+    bool hello_sent;
+    bool ended; /* a given descriptor closed: there is no other */
+    box_watch *watch;
+    box_timer *retry;
+    uint64_t retry_ms;
+    box_time last_try;
+    box_map *requests; /* by id: sent or waiting */
+    box_list waiting;  /* not sent yet, in order */
+    box_list front;    /* KEEP and SWEEP of this connection: before what waits */
+    uint64_t next_id;
+};
+
+typedef struct box_warden_request {
+    box_list link;
+    box_warden *warden;
+    uint64_t id;
+    box_warden_type type;
+    size_t size;
+    int fd;
+    uint64_t timeout_ns;
+    box_timer *timer;
+    box_uid uid; /* KEEP */
+    box_loop *reply_to;
+    void (*done)(void *arg, box_warden_reply *reply);
+    void *arg;
+    box_warden_reply reply;
+    union {
+        box_warden_create create;
+        box_warden_target target;
+        box_warden_limits limits;
+    } body;
+} box_warden_request;
+
+/* body is the struct of the type (copied). */
+box_warden_request *box_warden_request_new(box_warden *w, box_warden_type type, const void *body);
+void box_warden_request_free(box_warden_request *r);
+/* It leaves the warden's tables; its reply, filled in, goes to whoever asked. */
+void box_warden_request_end(box_warden_request *r);
+/* Of a timer; arg: the request. */
+void box_warden_request_timed_out(void *arg);
+/* Ends all that were sent or wait with BACKEND_UNAVAILABLE. */
+void box_warden_fail_all(box_warden *w, const char *what);
+/* BACKEND_UNAVAILABLE {backend}: "backend NAME: what". */
+void box_warden_unavailable(const box_warden *w, box_error *err, const char *what);
