@@ -56,6 +56,9 @@ static void every_form_of_a_target_is_understood(void **state)
 static void what_is_no_target_is_refused(void **state)
 {
     (void)state;
+    static const char too_long[] =
+        "unix:/a/path/that/is/longer/than/a/socket/address/can/hold/because/it/has/more/than/one/"
+        "hundred/and/seven/bytes/in/all";
     static const char *const table[] = {
         "",
         ":443",
@@ -79,8 +82,7 @@ static void what_is_no_target_is_refused(void **state)
         "unix:",
         "unix://host/path",
         "/run/box.sock",
-        "unix:/a/path/that/is/longer/than/a/socket/address/can/hold/because/it/has/more/than/one/"
-        "hundred/and/seven/bytes/in/all",
+        too_long,
     };
     for (size_t i = 0; i < BOX_COUNT(table); i++) {
         box_target t;
