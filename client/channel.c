@@ -75,6 +75,11 @@ void box_channel_free(box_channel *channel)
     box_channel_unref_unlock(c);
 }
 
+const char *box_version(void)
+{
+    return BOX_VERSION;
+}
+
 /* --- where options come from -------------------------------------------------------------------
  */
 
