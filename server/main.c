@@ -46,6 +46,7 @@ typedef struct boxd {
     box_health *health;
     box_reflection *reflection;
     box_tls_context *tls;
+    int64_t certificate_expires_ns; /* 0 = no TLS */
     box_net *net;
     box_admin admin;
     box_control *control;
@@ -275,6 +276,7 @@ static void open_control(boxd *b)
         .max_sessions_per_tenant = (int32_t)b->conf.max_sessions_per_tenant,
         .max_tokens_per_tenant = (int32_t)b->conf.max_tokens_per_tenant,
         .loops = (int32_t)box_loops_count(b->loops),
+        .certificate_expires_ns = b->certificate_expires_ns,
     };
     set_text(config.settings.backend, sizeof config.settings.backend, b->conf.box_backend);
     set_text(config.settings.default_profile, sizeof config.settings.default_profile,
@@ -355,7 +357,9 @@ static int open_tls(boxd *b, box_error *err)
         .client_ca_file = b->conf.tls_client_ca,
         .min_version = (box_tls_version)b->conf.tls_min_version,
     };
-    return box_tls_context_server(&config, &b->tls, err);
+    return box_certificate_expires(cert, &b->certificate_expires_ns, err) < 0
+               ? box_wrap(err, "tls.cert")
+               : box_tls_context_server(&config, &b->tls, err);
 }
 
 static int open_listeners(boxd *b, box_error *err)

@@ -411,6 +411,7 @@ class Failure:
             return
         assert status[1][0] == self.code.value[0], "the details carry another code"
         assert status.get(2, [b""])[0].decode() == self.text, "the details carry another text"
+        details = {name.rsplit(".", 1)[1]: values for name, values in details.items()}
         info = details["ErrorInfo"][0]
         self.reason, self.domain = info[1][0].decode(), info[2][0].decode()
         self.metadata = lib.string_map(info.get(3, []))
