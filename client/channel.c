@@ -75,6 +75,11 @@ void box_channel_free(box_channel *channel)
     box_channel_unref_unlock(c);
 }
 
+const char *box_version(void)
+{
+    return BOX_VERSION;
+}
+
 /* --- where options come from -------------------------------------------------------------------
  */
 
@@ -114,7 +119,8 @@ static int take_options(box_channel *c, const box_channel_options *o, bool envir
 {
     const char *ca = o->ca_file;
     const char *token_file = NULL;
-    if (environment) {
+    /* A boxd of our own knows no token that was made elsewhere, and needs none. */
+    if (environment && c->target.kind != BOX_TARGET_SPAWN) {
         ca = ca != NULL ? ca : from_environment("BOX_CA");
         token_file = o->token == NULL ? from_environment("BOX_TOKEN_FILE") : NULL;
     }

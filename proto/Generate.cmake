@@ -12,7 +12,7 @@
 #   DESCRIPTOR_SYMBOL  "symbol.h": the files and their imports as a box_descriptor_set.
 #   CLIENT        object library name_client: "box/v1/a.client.h". Whoever implements box/call.h links
 #                 it, PUBLIC, so that the stubs land in its archive.
-#   INSTALL       the headers go below include/box.
+#   INSTALL       the headers that callers need are installed (cmake/BoxInstall.cmake).
 #
 # protoc-c refuses proto3 `optional`: it is given a descriptor set in which protoc-gen-boxc has
 # cleared it, and no -I, since with one it would read the files again (c-grpc-codegen.md, last
@@ -130,8 +130,13 @@ function(box_generate)
         target_link_libraries(${ARG_TARGET}_client PRIVATE box_generated PUBLIC ${ARG_TARGET})
     endif()
     if(ARG_INSTALL)
-        install(DIRECTORY ${out}/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/box
-            FILES_MATCHING PATTERN *.h)
+        foreach(file IN LISTS headers client_files)
+            if(file MATCHES "\\.(pb-c|fields|client)\\.h$")
+                set_property(GLOBAL APPEND PROPERTY BOX_PUBLIC_HEADERS ${out}/${file})
+                set_property(GLOBAL APPEND PROPERTY BOX_PUBLIC_HEADER_NAMES ${file})
+            endif()
+        endforeach()
+        set_property(GLOBAL APPEND PROPERTY BOX_PUBLIC_TARGETS ${ARG_TARGET})
     endif()
 endfunction()
 

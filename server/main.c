@@ -46,6 +46,7 @@ typedef struct boxd {
     box_health *health;
     box_reflection *reflection;
     box_tls_context *tls;
+    int64_t certificate_expires_ns; /* 0 = no TLS */
     box_net *net;
     box_admin admin;
     box_control *control;
@@ -55,6 +56,13 @@ typedef struct boxd {
     box_watch *signal_watch;
     int exit_code;
 } boxd;
+
+/* Spawned by a client and without a file of its own: serves that client and nobody else, and leaves
+ * nothing. */
+static bool is_private(const boxd *b)
+{
+    return b->options.rpc_fd >= 0 && b->options.config_file == NULL;
+}
 
 /* --- the end: SIGTERM, SIGINT, Shutdown, or the spawning client going away
  * ---------------------------- */
@@ -268,6 +276,7 @@ static void open_control(boxd *b)
         .max_sessions_per_tenant = (int32_t)b->conf.max_sessions_per_tenant,
         .max_tokens_per_tenant = (int32_t)b->conf.max_tokens_per_tenant,
         .loops = (int32_t)box_loops_count(b->loops),
+        .certificate_expires_ns = b->certificate_expires_ns,
     };
     set_text(config.settings.backend, sizeof config.settings.backend, b->conf.box_backend);
     set_text(config.settings.default_profile, sizeof config.settings.default_profile,
@@ -348,18 +357,18 @@ static int open_tls(boxd *b, box_error *err)
         .client_ca_file = b->conf.tls_client_ca,
         .min_version = (box_tls_version)b->conf.tls_min_version,
     };
-    return box_tls_context_server(&config, &b->tls, err);
+    return box_certificate_expires(cert, &b->certificate_expires_ns, err) < 0
+               ? box_wrap(err, "tls.cert")
+               : box_tls_context_server(&config, &b->tls, err);
 }
 
 static int open_listeners(boxd *b, box_error *err)
 {
     const box_listen_config *listen = b->conf.listen.items;
-    /* A spawned boxd without a file of its own serves its one client and nobody else. */
-    bool private = b->options.rpc_fd >= 0 && b->options.config_file == NULL;
     if (b->conf.listen.count == 0 && b->conf.unix_socket == NULL && b->options.rpc_fd < 0)
         return box_fail(err, BOX_VALIDATION,
                         "nothing to listen on: set server.listen or server.unix_socket");
-    for (size_t i = 0; !private && i < b->conf.listen.count; i++) {
+    for (size_t i = 0; !is_private(b) && i < b->conf.listen.count; i++) {
         uint16_t port;
         if (box_net_listen_tcp(b->net, listen[i].address, listen[i].tls ? b->tls : NULL, &port,
                                err) < 0)
@@ -392,9 +401,8 @@ static int open_net(boxd *b, box_error *err)
 
 static int open_all(boxd *b, box_error *err)
 {
-    bool temporary = b->options.rpc_fd >= 0 && b->options.config_file == NULL;
     if (open_signals(b, err) < 0 ||
-        box_state_dir_open(&b->state, b->conf.state_dir, temporary, err) < 0 ||
+        box_state_dir_open(&b->state, b->conf.state_dir, is_private(b), err) < 0 ||
         box_loops_new((unsigned)b->conf.loops, (unsigned)b->conf.workers, &b->loops, err) < 0 ||
         open_identity(b, err) < 0 || open_tls(b, err) < 0 || open_sessions(b, err) < 0)
         return -1;
@@ -450,7 +458,10 @@ int main(int argc, char **argv)
                  ? box_fail(&err, BOX_INTERNAL, "cannot write")
                  : 0;
     if (rc == 0 && !b->options.print_config && !b->options.check_config) {
-        box_log_setup((box_log_level)b->conf.log_level, (box_log_format)b->conf.log_format);
+        /* A private one shares its client's terminal: only what is wrong is said there. */
+        bool quiet = is_private(b) && b->conf.log_level < BOX_WARN;
+        box_log_setup(quiet ? BOX_WARN : (box_log_level)b->conf.log_level,
+                      (box_log_format)b->conf.log_format);
         rc = run(b, &err);
     }
     if (rc < 0)

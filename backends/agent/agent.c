@@ -90,7 +90,7 @@ static bool take_child(box_agent *a)
     else if (info.si_pid == a->zygote_pid)
         zygote_ended(a);
     else
-        box_life_reaped(a, &info, cpu_ns(&used), (uint64_t)used.ru_maxrss * 1024);
+        box_end_reaped(a, &info, cpu_ns(&used), (uint64_t)used.ru_maxrss * 1024);
     return true;
 }
 
@@ -193,7 +193,7 @@ static void take_reports(box_agent *a, const struct pollfd *polls, nfds_t count)
         if (c->socket < 0 || polls[at].fd != c->socket)
             continue;
         if (polls[at].revents != 0)
-            box_life_report(a, c);
+            box_end_report(a, c);
         at++;
     }
 }

@@ -180,6 +180,6 @@ void box_channel_flush(box_agent *a)
             return;
         c->exit_due = false;
         if (c->state == BOX_COMMAND_FAILED)
-            box_life_failure_told(a, c);
+            box_end_let_go(a, c);
     }
 }

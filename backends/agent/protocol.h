@@ -53,9 +53,12 @@ enum {
 /* Written by the warden's helper for the agent it starts. The agent is exec'd as PID 1, uid and gid
  * 0 of the user namespace, with capabilities KILL, SETUID, SETGID permitted, and SETPCAP if the
  * bounding set is not empty yet: the agent empties it, then gives SETPCAP and all others up.
- * Descriptors 0-2 are the warden's choice (/dev/null; 2 gets one line when the agent cannot
- * start). S/box/x, S/box/x/cgroup.procs and S/box/cgroup.procs belong to the base uid
- * (sandbox-facts.md, section 2). RLIMIT_NOFILE's hard limit is at least 4096. */
+ * Descriptors 0-2 are the warden's choice (/dev/null; 2 gets one line when agent or zygote cannot
+ * start). The seccomp program binds commands and the zygote, so it allows what starting needs:
+ * clone3 or clone, setsid, dup2, close_range, setresuid, setresgid, capset, chdir, execve, openat,
+ * write, fcntl, fstat, mmap, munmap, poll, sendmsg, recvmsg, close, kill, exit_group. S/box/x,
+ * S/box/x/cgroup.procs and S/box/cgroup.procs belong to the base uid (sandbox-facts.md, section 2).
+ * RLIMIT_NOFILE's hard limit is at least 4096. */
 typedef struct box_agent_setup {
     uint32_t version;
     uint32_t command_uid;    /* 1000 */

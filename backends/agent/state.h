@@ -12,7 +12,7 @@
 #include "agent/zygote.h"
 
 enum {
-    BOX_BOXD_HELLO_SECONDS = 10, /* a peer that says nothing gives the place up */
+    BOX_BOXD_HELLO_SECONDS = 10,  /* a peer that says nothing gives the place up */
     BOX_AGENT_START_SECONDS = 10, /* from START to exec; then the command and the zygote are killed:
                                    * a start takes 0.1 ms, an attack on it some */
     BOX_AGENT_KILL_SECONDS = 5,   /* EXIT waits this long for the leftovers' end */
@@ -67,27 +67,47 @@ void box_channel_refuse(box_agent *a, uint64_t id, const box_error *why);
 /* Sends what is due, as far as boxd takes it. */
 void box_channel_flush(box_agent *a);
 
-/* --- life.c: a command's life ---------------------------------------------------------------- */
+/* --- life.c: a command from START to running, and boxd's orders ------------------------------- */
 
 /* The packet in a->packet, checked. Takes the descriptors. -1: boxd breaks the protocol. */
 int box_life_start(box_agent *a, const box_agent_packet *p, int *fds, size_t n_fds);
 void box_life_signal(box_agent *a, uint64_t id, const box_agent_signal *signal);
 /* -1: it has not ended. */
 int box_life_acknowledge(box_agent *a, uint64_t id);
-/* STARTED of a failed one was delivered. */
-void box_life_failure_told(box_agent *a, box_command *c);
-
 /* The zygote (or the subreaper) says how the start in that slot went. */
 void box_life_answered(box_agent *a, uint32_t slot);
 /* Fails every start under way: the zygote is gone. */
 void box_life_zygote_gone(box_agent *a);
-/* A child was reaped, or stopped. */
-void box_life_reaped(box_agent *a, const siginfo_t *info, uint64_t cpu_ns, uint64_t max_rss);
+/* A child stopped. */
 void box_life_stopped(box_agent *a, int pid);
-/* Something came from a subreaper. */
-void box_life_report(box_agent *a, box_command *c);
+/* The start failed, its slot says why: STARTED is due. */
+void box_life_fail(box_command *c);
+/* Kills what there is of a start under way. */
+void box_life_kill_unborn(const box_agent *a, const box_command *c);
 /* Deadlines, ticks and sweeps that are due at a->now. */
 void box_life_tick(box_agent *a);
+
+/* --- end.c: killing, ending, forgetting --------------------------------------------------------
+ */
+
+/* For the main process of a command with a subreaper; signo 0: kills all. */
+void box_end_order(const box_command *c, uint32_t signo);
+/* The whole tree is to go; cause counts if it is the first and the main process runs. */
+void box_end_kill(box_agent *a, box_command *c, uint32_t cause);
+/* Once more, for what was born or moved in meanwhile. */
+void box_end_kill_again(box_agent *a, box_command *c);
+/* The main process was reaped, or its subreaper says so; exit holds how it ended. */
+void box_end_main(box_agent *a, box_command *c);
+/* ENDING: is it over? */
+void box_end_look(box_agent *a, box_command *c);
+/* Boxd needs it no more; it goes when nothing of it lives. */
+void box_end_let_go(box_agent *a, box_command *c);
+/* A child was reaped. */
+void box_end_reaped(box_agent *a, const siginfo_t *info, uint64_t cpu_ns, uint64_t max_rss);
+/* Something came from a subreaper. */
+void box_end_report(box_agent *a, box_command *c);
+/* Looks at the kept directories. */
+void box_end_sweep(box_agent *a);
 
 /* --- agent.c --------------------------------------------------------------------------------- */
 
@@ -95,3 +115,28 @@ void box_life_tick(box_agent *a);
 bool box_agent_need_zygote(box_agent *a);
 /* Reads what the zygote said, until nothing is there. */
 void box_agent_take_notes(box_agent *a);
+
+/* --- small things ------------------------------------------------------------------------------
+ */
+
+static inline box_time box_after_ms(const box_agent *a, uint64_t ms)
+{
+    return box_time_add(a->now, ms * BOX_MS);
+}
+
+static inline void box_sweep_soon(box_agent *a, uint64_t ms)
+{
+    box_time at = box_after_ms(a, ms);
+    if (a->sweep_at == 0 || at < a->sweep_at)
+        a->sweep_at = at;
+}
+
+static inline int box_slot_pid(const box_agent *a, const box_command *c)
+{
+    return c->slot < 0 ? 0 : atomic_load(&a->slots[c->slot].pid);
+}
+
+static inline int box_slot_reaper(const box_agent *a, const box_command *c)
+{
+    return c->slot < 0 ? 0 : atomic_load(&a->slots[c->slot].reaper);
+}

@@ -62,8 +62,8 @@ bool box_tree_empty(const box_trees *t, uint64_t id)
     return strstr(text, "populated 0") != NULL;
 }
 
-/* Walks cgroup.procs: counts, and signals when signo is not 0. */
-static uint32_t walk(const box_trees *t, uint64_t id, int signo)
+/* Walks cgroup.procs: counts all but `except`, and signals all when signo is not 0. */
+static uint32_t walk(const box_trees *t, uint64_t id, int signo, pid_t except)
 {
     char name[NAME_BYTES];
     char block[4096];
@@ -79,7 +79,7 @@ static uint32_t walk(const box_trees *t, uint64_t id, int signo)
                 pid = pid * 10 + (block[i] - '0');
                 continue;
             }
-            count += pid > 0;
+            count += pid > 0 && pid != except;
             if (pid > 0 && signo != 0)
                 (void)kill(pid, signo); /* it may have ended meanwhile */
             pid = 0;
@@ -88,9 +88,9 @@ static uint32_t walk(const box_trees *t, uint64_t id, int signo)
     return count;
 }
 
-uint32_t box_tree_count(const box_trees *t, uint64_t id)
+uint32_t box_tree_count(const box_trees *t, uint64_t id, int32_t except)
 {
-    return walk(t, id, 0);
+    return walk(t, id, 0, except);
 }
 
 void box_tree_kill(const box_trees *t, uint64_t id)
@@ -103,7 +103,7 @@ void box_tree_kill(const box_trees *t, uint64_t id)
     file_name(name, id, "/cgroup.freeze");
     if (box_fd_write_file(t->dir, name, "1", &err) < 0)
         err = (box_error){0}; /* then only the repetition makes it complete */
-    (void)walk(t, id, SIGKILL);
+    (void)walk(t, id, SIGKILL, 0);
 }
 
 bool box_tree_cpu_ns(const box_trees *t, uint64_t id, uint64_t *out)

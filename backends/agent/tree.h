@@ -18,8 +18,8 @@ int box_tree_make(const box_trees *t, uint64_t id, int *out, box_error *err) BOX
 bool box_tree_remove(const box_trees *t, uint64_t id);
 
 bool box_tree_empty(const box_trees *t, uint64_t id);
-/* Processes in it that are not zombies; stops counting at 65,536. */
-uint32_t box_tree_count(const box_trees *t, uint64_t id);
+/* Processes in it that are not zombies, without that one; stops counting at 65,536. */
+uint32_t box_tree_count(const box_trees *t, uint64_t id, int32_t except);
 /* Sends KILL to everything in it once. Without cgroup.kill it is frozen first, so that nothing is
  * born meanwhile: call again until box_tree_empty. */
 void box_tree_kill(const box_trees *t, uint64_t id);

@@ -27,6 +27,29 @@ bool box_walk_parse(const char *text, box_walk_process *out)
     return true;
 }
 
+bool box_walk_parse_before_exec(const char *text)
+{
+    enum { FORKED_NO_EXEC = 0x40, FLAGS_FIELD = 7 }; /* PF_FORKNOEXEC, linux/sched.h; proc(5) */
+    const char *at = strrchr(text, ')');
+    for (int field = 0; at != NULL && field < FLAGS_FIELD; field++)
+        at = strchr(at + 1, ' ');
+    return at != NULL && (strtoul(at, NULL, 10) & FORKED_NO_EXEC) != 0;
+}
+
+bool box_walk_is_before_exec(int32_t pid)
+{
+    char path[32];
+    char text[512];
+    (void)snprintf(path, sizeof path, "/proc/%d/stat", (int)pid); /* fits */
+    BOX_AUTO(box_closep)
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t len = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
+    if (len <= 0)
+        return true;
+    text[len] = '\0';
+    return box_walk_parse_before_exec(text);
+}
+
 static bool read_process(int proc, const char *name, box_walk_process *out)
 {
     char path[32];

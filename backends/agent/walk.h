@@ -23,6 +23,10 @@ typedef struct box_walk {
 
 /* Reads "PID (COMM) STATE PPID ..."; comm may hold spaces and parentheses. false: not that. */
 bool box_walk_parse(const char *text, box_walk_process *out);
+/* Does a /proc/PID/stat line say "forked and did not exec yet"? */
+bool box_walk_parse_before_exec(const char *text);
+/* The same of a living process; true when /proc does not tell. */
+bool box_walk_is_before_exec(int32_t pid);
 /* Fills w from /proc; false when there is no /proc. */
 bool box_walk_look(box_walk *w);
 /* Marks all descendants of pid, which is not one itself. Returns how many of them live (are no

@@ -220,8 +220,12 @@ static _Noreturn void zygote_main(const box_zygote_config *config, int socket)
     zygote *z = mmap(NULL, sizeof *z, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     void *stack = mmap(NULL, stack_bytes, PROT_READ | PROT_WRITE,
                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
-    if (z == MAP_FAILED || stack == MAP_FAILED || become_zygote(config, socket, &err) < 0)
+    if (z == MAP_FAILED || stack == MAP_FAILED)
         _exit(1); /* the agent sees it end before it was ready */
+    if (become_zygote(config, socket, &err) < 0) {
+        (void)dprintf(STDERR_FILENO, "box-agent: zygote: %s\n", err.msg);
+        _exit(1);
+    }
     z->config = config;
     z->stack = stack;
     if (note(BOX_ZYGOTE_READY) < 0)

@@ -40,10 +40,10 @@ static const char *const system_trees[] = {
     NULL,
 };
 
-static int refuse(box_error *err, const char *rule, const char *text)
+static int refuse(box_error *err, const char *text)
 {
     (void)box_fail(err, BOX_PERMISSION, "host_path: %s", text);
-    box_error_add(err, "rule", rule);
+    box_error_add(err, "rule", "mount"); /* box/v1/types.proto, Mount.host_path */
     return -1;
 }
 
@@ -56,10 +56,10 @@ static int check_system(const box_warden_config *config, const char *path, box_e
 {
     for (size_t i = 0; system_trees[i] != NULL; i++) {
         if (overlaps(path, system_trees[i]))
-            return refuse(err, "system", "directories of the host's system are never mounted");
+            return refuse(err, "directories of the host's system are never mounted");
     }
     if (overlaps(path, config->instance_dir))
-        return refuse(err, "system", "Box's own state is never mounted");
+        return refuse(err, "Box's own state is never mounted");
     return 0;
 }
 
@@ -76,7 +76,7 @@ int box_hostpath_rule(const box_warden_config *config, const char *path,
             best = &roots[i];
     }
     if (best == NULL)
-        return refuse(err, "allowed_roots", "lies beneath no allowed root");
+        return refuse(err, "lies beneath no allowed root");
     *out = best;
     return 0;
 }
@@ -106,7 +106,7 @@ static int open_source(const box_warden_config *config, const box_allowed_root *
     BOX_AUTO(box_closep)
     int top = open_beneath(AT_FDCWD, root->path, RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS);
     if (top < 0 && errno == ELOOP)
-        return refuse(err, "allowed_roots", "the allowed root is a link");
+        return refuse(err, "the allowed root is a link");
     if (top < 0)
         return box_fail_errno(err, "host_path: open the allowed root");
     const char *rest = path + strlen(root->path);
@@ -115,7 +115,7 @@ static int open_source(const box_warden_config *config, const box_allowed_root *
     int dir =
         open_beneath(top, rest[0] != '\0' ? rest : ".", RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS);
     if (dir < 0 && (errno == EXDEV || errno == ELOOP))
-        return refuse(err, "allowed_roots", "leads out of the allowed root");
+        return refuse(err, "leads out of the allowed root");
     if (dir < 0)
         return box_fail_errno(err, "host_path");
     if (check_reached(config, dir, err) < 0)

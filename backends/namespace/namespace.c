@@ -402,7 +402,7 @@ static int namespace_open(const struct box_warden_config *config, box_backend **
 
 const box_backend_ops box_namespace_ops = {
     .name = "namespace",
-    .isolation = 2,
+    .isolation = 1, /* process */
     .open = namespace_open,
     .close = namespace_close,
     .create = namespace_create,

@@ -253,8 +253,11 @@ void box_template_close(box_template *t)
         return;
     for (size_t i = 0; i < t->n_trees; i++)
         (void)close(t->trees[i].fd); /* O_PATH: nothing can fail */
-    if (t->root >= 0)
+    if (t->root >= 0) {
+        char path[FD_PATH];
+        (void)umount2(fd_path(t, "", path), MNT_DETACH); /* so that its directory can go */
         (void)close(t->root);
+    }
     free(t);
 }
 

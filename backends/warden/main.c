@@ -5,7 +5,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/alloc.h"
+#include "base/fd.h"
 #include "base/log.h"
+#include "warden/private.h"
 #include "warden/warden.h"
 
 extern char **environ;
@@ -89,17 +92,36 @@ static int parse(int argc, char **argv, options *o)
     return -1;
 }
 
-static int serve(const options *o, const box_backend_ops *ops, const box_warden_config *config)
+static int run(const options *o, const box_backend_ops *ops, const box_warden_config *config,
+               int *start_lock, box_error *err)
 {
-    box_error err = {0};
     box_warden *w;
-    if (box_warden_new(config, ops, &w, &err) < 0)
-        return complain(&err);
-    int rc = o->boxd_fd >= 0 ? box_warden_attach(w, o->boxd_fd, &err) : box_warden_listen(w, &err);
+    if (box_warden_new(config, ops, &w, err) < 0)
+        return -1;
+    box_closep(start_lock); /* the state directory is locked now */
+    int rc = o->boxd_fd >= 0 ? box_warden_attach(w, o->boxd_fd, err) : box_warden_listen(w, err);
     if (rc == 0)
         box_log(BOX_INFO, "warden.ready", BOX_STR("backend", ops->name));
-    rc = rc < 0 ? rc : box_warden_run(w, &err);
+    rc = rc < 0 ? rc : box_warden_run(w, err);
     box_warden_free(w);
+    return rc;
+}
+
+static int serve(const options *o, const box_backend_ops *ops, box_warden_config *config)
+{
+    box_error err = {0};
+    box_private_dir private = {.lock = -1};
+    bool own_dir = o->boxd_fd >= 0 && o->config == NULL;
+    if (own_dir) {
+        if (box_private_open(NULL, &private, &err) < 0)
+            return complain(&err);
+        free(config->instance_dir);
+        config->instance_dir = box_strdup(private.path);
+    }
+    int rc = run(o, ops, config, &private.lock, &err);
+    box_closep(&private.lock);
+    if (own_dir)
+        box_private_remove(&private);
     return rc < 0 ? complain(&err) : 0;
 }
 
@@ -123,7 +145,10 @@ int main(int argc, char **argv)
     else
         rc = -1;
     if (rc < 0) {
-        box_log_setup((box_log_level)config.log_level, (box_log_format)config.log_format);
+        /* A private one shares its client's terminal: only what is wrong is said there. */
+        bool quiet = o.boxd_fd >= 0 && o.config == NULL && config.log_level < BOX_WARN;
+        box_log_setup(quiet ? BOX_WARN : (box_log_level)config.log_level,
+                      (box_log_format)config.log_format);
         rc = serve(&o, ops, &config);
     }
     box_warden_config_done(&config);

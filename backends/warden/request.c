@@ -118,7 +118,8 @@ int box_host_path_check(const char *path, const char *field, box_error *err)
 {
     if (path[0] != '/')
         return box_violation(err, field, "must be an absolute path of a Linux host");
-    if (!normalised(path) || !printable(path))
+    bool is_root = strcmp(path, "/") == 0; /* refused by the rules for mounts */
+    if ((!is_root && !normalised(path)) || !printable(path))
         return box_violation(err, field, "must be normalised: no empty, . or .. parts");
     return 0;
 }
@@ -135,6 +136,8 @@ int box_mount_path_check(const char *path, const char *field, box_error *err)
 {
     if (box_host_path_check(path, field, err) < 0)
         return -1;
+    if (strcmp(path, "/") == 0)
+        return box_violation(err, field, "cannot be the root");
     for (size_t i = 0; system_trees[i] != NULL; i++) {
         if (box_path_within(path, system_trees[i]))
             return box_violation(err, field, "%s belongs to the sandbox's system", system_trees[i]);

@@ -51,10 +51,9 @@ static int make_parents(const char *path, box_error *err)
     return 0;
 }
 
-/* Helpers of a warden that was killed hold its lock for the moment it takes them to die. */
-static int lock(int dir, box_error *err)
+int box_state_lock(int dir, uint64_t patience_ns, box_error *err)
 {
-    box_time give_up = box_time_add(box_now(), BOX_WARDEN_LOCK_SECONDS * BOX_SECOND);
+    box_time give_up = box_time_add(box_now(), patience_ns);
     while (flock(dir, LOCK_EX | LOCK_NB) < 0) {
         if (errno != EWOULDBLOCK)
             return box_fail_errno(err, "lock instance_dir");
@@ -65,22 +64,32 @@ static int lock(int dir, box_error *err)
     return 0;
 }
 
-int box_state_open(const char *instance_dir, int *out_dir, box_error *err)
+int box_state_dir(const char *path, int *out, box_error *err)
 {
-    if (make_parents(instance_dir, err) < 0)
+    if (make_parents(path, err) < 0)
         return -1;
-    if (mkdir(instance_dir, 0700) < 0 && errno != EEXIST)
-        return box_fail_errno(err, "make instance_dir");
+    if (mkdir(path, 0700) < 0 && errno != EEXIST)
+        return box_fail_errno(err, "make the state directory");
     BOX_AUTO(box_closep)
-    int dir = open(instance_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+    int dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
     struct stat st;
     if (dir < 0 || fstat(dir, &st) < 0)
-        return box_fail_errno(err, "open instance_dir");
+        return box_fail_errno(err, "open the state directory");
     if (st.st_uid != geteuid())
-        return box_fail(err, BOX_PERMISSION, "instance_dir is not the warden's own");
+        return box_fail(err, BOX_PERMISSION, "the state directory is not the warden's own");
     if ((st.st_mode & 077) != 0 && fchmod(dir, 0700) < 0)
-        return box_fail_errno(err, "set the mode of instance_dir");
-    if (lock(dir, err) < 0)
+        return box_fail_errno(err, "set the mode of the state directory");
+    *out = box_take_fd(&dir);
+    return 0;
+}
+
+int box_state_open(const char *instance_dir, int *out_dir, box_error *err)
+{
+    BOX_AUTO(box_closep)
+    int dir = -1;
+    if (box_state_dir(instance_dir, &dir, err) < 0)
+        return box_wrap(err, "instance_dir");
+    if (box_state_lock(dir, BOX_WARDEN_LOCK_SECONDS * BOX_SECOND, err) < 0)
         return -1;
     *out_dir = box_take_fd(&dir);
     return 0;

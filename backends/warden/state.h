@@ -5,7 +5,13 @@
 
 #include "backend.h"
 
-/* Opens (makes, mode 0700) instance_dir and locks it for this warden. The descriptor holds the
+/* Opens (makes, mode 0700, with its parents) a directory that must be the warden's own. */
+int box_state_dir(const char *path, int *out, box_error *err) BOX_MUST_USE;
+/* The lock goes with the last copy of the descriptor; helpers of a warden that was killed hold it
+ * for the moment it takes them to die, hence the patience. PERMISSION when it stays taken. */
+int box_state_lock(int dir, uint64_t patience_ns, box_error *err) BOX_MUST_USE;
+
+/* Opens instance_dir so and locks it for this warden. The descriptor holds the
  * lock: PERMISSION when another warden lives there. */
 int box_state_open(const char *instance_dir, int *out_dir, box_error *err) BOX_MUST_USE;
 

@@ -271,6 +271,7 @@ int box_warden_attach(box_warden *w, int socket, box_error *err)
 {
     if (fcntl(socket, F_SETFD, FD_CLOEXEC) < 0)
         return box_fail_errno(err, "--boxd-fd");
+    sandboxes_end_all(w); /* of private pairs that were killed: their boxd never comes back */
     return box_fd_set_nonblocking(socket, err) < 0 ? -1 : conn_add(w, socket, true, err);
 }
 

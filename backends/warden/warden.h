@@ -17,7 +17,7 @@ void box_warden_free(box_warden *w);
 int box_warden_listen(box_warden *w, box_error *err) BOX_MUST_USE;
 
 /* Serves one boxd on a connected SEQPACKET socket (taken over): when it closes, all sandboxes are
- * removed and the loop ends. */
+ * removed and the loop ends. What the state directory still names is removed at once. */
 int box_warden_attach(box_warden *w, int socket, box_error *err) BOX_MUST_USE;
 
 /* Until SIGTERM or SIGINT, which leave the sandboxes to the next start (with box_warden_attach they

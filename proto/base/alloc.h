@@ -6,6 +6,10 @@
 
 #include "base/macros.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 /* Zeroed; never NULL. Free with free(). */
 void *box_alloc(size_t size) __attribute__((malloc, returns_nonnull));
 void *box_alloc_array(size_t count, size_t size) __attribute__((malloc, returns_nonnull));
@@ -15,3 +19,7 @@ char *box_strdup_null(const char *s);
 
 /* For BOX_AUTO(box_freep). */
 void box_freep(void *pointer_to_pointer);
+
+#ifdef __cplusplus
+}
+#endif

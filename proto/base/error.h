@@ -11,6 +11,10 @@
 
 #include "base/macros.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 typedef enum box_reason {
 #define BOX_REASON(name, code) BOX_##name,
 #include "base/reason.def"
@@ -94,3 +98,7 @@ const char *box_code_name(box_code code);
 /* A box_error that came from another process: forces every text to be ended, valid and within its
  * bounds, an unknown reason to INTERNAL. Call it on every error read from a socket. */
 void box_error_sanitize(box_error *err);
+
+#ifdef __cplusplus
+}
+#endif

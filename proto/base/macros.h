@@ -19,7 +19,7 @@
 
 static inline void *box_take_pointer(void *variable)
 {
-    void **at = variable;
+    void **at = (void **)variable; /* the cast is for C++ */
     void *value = *at;
     *at = NULL;
     return value;

@@ -1,7 +1,11 @@
 /* gRPC metadata: an ordered list of keys and values. */
 #pragma once
 
-#include "base/buf.h"
+#include "base/error.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
 
 typedef struct box_metadata_entry {
     char *key;      /* 0-9 a-z _ - . ; key and value are one allocation, freed by the list */
@@ -37,3 +41,7 @@ int box_metadata_add_received(box_metadata *md, const char *key, size_t key_len,
 const char *box_metadata_get(const box_metadata *md, const char *key);
 /* Does the key end in "-bin"? */
 bool box_metadata_is_binary(const char *key, size_t len);
+
+#ifdef __cplusplus
+}
+#endif

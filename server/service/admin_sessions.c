@@ -13,6 +13,10 @@ static void ended(void *arg, const box_session_info *info, const box_error *err)
 
 BOX_LOOP void box_admin_end_sessions(void *sessions, const char *tenant, bool deleted)
 {
+    if (!deleted) {
+        box_sessions_revoke(sessions, tenant);
+        return;
+    }
     box_session_filter all = {0};
     int64_t created = 0;
     char after[BOX_MAX_ID_BYTES + 1];
@@ -22,12 +26,8 @@ BOX_LOOP void box_admin_end_sessions(void *sessions, const char *tenant, bool de
         box_session_info *page = NULL;
         size_t n = 0;
         box_session_list(sessions, tenant, &all, created, after_id, BOX_MAX_PAGE, &page, &n, &more);
-        for (size_t i = 0; i < n; i++) {
-            if (deleted)
-                box_session_delete(sessions, tenant, page[i].id, true, ended, NULL);
-            else
-                box_session_stop(sessions, tenant, page[i].id, ended, NULL);
-        }
+        for (size_t i = 0; i < n; i++)
+            box_session_delete(sessions, tenant, page[i].id, true, ended, NULL);
         if (n > 0) {
             created = page[n - 1].created_wall_ns;
             (void)snprintf(after, sizeof after, "%s", page[n - 1].id); /* ids fit */

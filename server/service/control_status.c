@@ -11,7 +11,7 @@
 
 #include <fcntl.h>
 
-enum { MAX_WARNINGS = 16, MAX_PROFILES = 8 };
+enum { MAX_WARNINGS = 16, MAX_PROFILES = 8, MAX_LOCKED = 21 /* fields of a spec */ };
 
 /* The answer, with what it points to. */
 typedef struct status_view {
@@ -25,6 +25,7 @@ typedef struct status_view {
     struct {
         Box__V1__Profile message;
         Google__Protobuf__Duration timeout, max_timeout;
+        char *locked[MAX_LOCKED];
     } profiles[MAX_PROFILES];
     Box__V1__Profile *profile_list[MAX_PROFILES];
     Box__V1__Limits limits;
@@ -74,6 +75,16 @@ static void view_states(status_view *v, const box_control *c, const char *tenant
     v->message.n_sessions_by_state = n;
 }
 
+static size_t view_locked(uint32_t locked, char *names[MAX_LOCKED])
+{
+    size_t n = 0;
+    for (uint32_t bit = 1; bit <= BOX_SPEC_ALL; bit <<= 1) {
+        if ((locked & bit) != 0)
+            names[n++] = (char *)(uintptr_t)box_spec_field_name(bit); /* read only */
+    }
+    return n;
+}
+
 static void view_profiles(status_view *v)
 {
     size_t n = 0;
@@ -93,6 +104,8 @@ static void view_profiles(status_view *v)
         m->memory_bytes = p->memory_bytes;
         m->pids_limit = (int32_t)p->pids;
         m->read_only_rootfs = p->read_only_rootfs;
+        m->n_locked_fields = view_locked(p->locked, v->profiles[n].locked);
+        m->locked_fields = v->profiles[n].locked;
         v->profile_list[n] = m;
     }
     v->message.profiles = v->profile_list;

@@ -126,7 +126,7 @@ static void violation(checker *c, const char *field, const char *what)
     c->bad |= box_violation(c->err, name, "%s", what);
 }
 
-/* Absolute, no "." or ".." component, no control characters, short enough for the warden. */
+/* Absolute, no empty, "." or ".." component, no control characters, short enough for the warden. */
 static const char *path_problem(const char *path)
 {
     enum { MAX_PATH = 1023 }; /* warden/protocol.h: BOX_WARDEN_MAX_PATH with its NUL */
@@ -137,6 +137,8 @@ static const char *path_problem(const char *path)
     for (const char *p = path; *p != '\0'; p++) {
         if ((unsigned char)*p < 0x20 || *p == 0x7f)
             return "holds a control character";
+        if (*p == '/' && (p[1] == '/' || (p[1] == '\0' && p != path)))
+            return "holds an empty component";
         if (*p != '/' || p[1] != '.')
             continue;
         const char *end = p[2] == '.' ? p + 3 : p + 2;
@@ -144,6 +146,24 @@ static const char *path_problem(const char *path)
             return "holds a . or .. component";
     }
     return NULL;
+}
+
+/* Places of the sandbox's own system; every warden checks for its backend again. */
+static const char *mount_path_problem(const char *path)
+{
+    static const char *const trees[] = {"/bin",   "/boot",  "/dev",    "/etc", "/lib",
+                                        "/lib32", "/lib64", "/proc",   "/run", "/sbin",
+                                        "/sys",   "/usr",   "/libx32", "/var"};
+    const char *why = path_problem(path);
+    if (why != NULL)
+        return why;
+    for (size_t i = 0; i < BOX_COUNT(trees); i++) {
+        size_t len = strlen(trees[i]);
+        if (strncmp(path, trees[i], len) == 0 && (path[len] == '\0' || path[len] == '/'))
+            return "belongs to the sandbox's system";
+    }
+    bool taken = strcmp(path, "/tmp") == 0 || strcmp(path, "/home") == 0;
+    return strcmp(path, "/") == 0 ? "cannot be the root" : taken ? "is mounted already" : NULL;
 }
 
 static void check_paths(checker *c, const box_spec *s)
@@ -154,9 +174,9 @@ static void check_paths(checker *c, const box_spec *s)
             violation(c, "host_path", why);
     }
     if (s->set & BOX_SPEC_MOUNT_PATH) {
-        const char *why = path_problem(s->mount_path);
-        if (why != NULL || strcmp(s->mount_path, "/") == 0)
-            violation(c, "mount_path", why != NULL ? why : "cannot be the root");
+        const char *why = mount_path_problem(s->mount_path);
+        if (why != NULL)
+            violation(c, "mount_path", why);
     }
     if ((s->set & BOX_SPEC_WORKDIR) && (s->workdir[0] != '/' || strlen(s->workdir) > 4095))
         violation(c, "workdir", "must be absolute, of at most 4095 bytes");

@@ -69,6 +69,18 @@ static void what_is_no_stat_line_is_refused(void **state)
         assert_false(box_walk_parse(bad[i], &p));
 }
 
+static void a_process_before_its_exec_is_told_apart(void **state)
+{
+    (void)state;
+    assert_true(box_walk_parse_before_exec("42 (sh) T 7 42 42 0 -1 4194368 1 2"));
+    assert_false(box_walk_parse_before_exec("42 (sh) T 7 42 42 0 -1 4194304 1 2"));
+    assert_false(box_walk_parse_before_exec("42 (a) T 1 1 1 0 -1 64 ) T 7 42 42 0 -1 4194304 1"));
+    assert_false(box_walk_parse_before_exec("42 (sh) T 7 42"));
+    assert_false(box_walk_parse_before_exec(""));
+    assert_false(box_walk_is_before_exec(getpid()));
+    assert_true(box_walk_is_before_exec(0x7ffffff0)); /* nobody can say */
+}
+
 static void descendants_are_marked_in_any_order(void **state)
 {
     (void)state;
@@ -120,6 +132,7 @@ int main(void)
         cmocka_unit_test(a_name_cannot_forge_the_fields_behind_it),
         cmocka_unit_test(a_line_cut_at_any_byte_is_refused_or_whole),
         cmocka_unit_test(what_is_no_stat_line_is_refused),
+        cmocka_unit_test(a_process_before_its_exec_is_told_apart),
         cmocka_unit_test(descendants_are_marked_in_any_order),
         cmocka_unit_test(a_parent_loop_does_not_hang),
         cmocka_unit_test(a_look_finds_this_very_process),

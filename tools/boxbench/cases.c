@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include "base/buf.h"
 #include "base/fd.h"
 #include "base/id.h"
 #include "box/v1/control.client.h"
@@ -29,7 +30,8 @@ int bench_program_read(const char *path, bench_program *out, box_error *err)
 
 static int call_health(load_worker *w, box_error *err)
 {
-    Box__V1__HealthRequest request = BOX__V1__HEALTH_REQUEST__INIT;
+    Box__V1__HealthRequest request;
+    box__v1__health_request__init(&request);
     Box__V1__HealthResponse *response = NULL;
     if (box_v1_control_service_health(w->channel, NULL, &request, &response, err) < 0)
         return -1;
@@ -60,7 +62,8 @@ static void new_name(load_worker *w)
 
 static int create(load_worker *w, box_error *err)
 {
-    Box__V1__CreateSessionRequest request = BOX__V1__CREATE_SESSION_REQUEST__INIT;
+    Box__V1__CreateSessionRequest request;
+    box__v1__create_session_request__init(&request);
     Box__V1__CreateSessionResponse *response = NULL;
     request.session_id = w->session;
     if (box_v1_session_service_create_session(w->channel, NULL, &request, &response, err) < 0)
@@ -71,7 +74,8 @@ static int create(load_worker *w, box_error *err)
 
 static int delete_session(load_worker *w, box_error *err)
 {
-    Box__V1__DeleteSessionRequest request = BOX__V1__DELETE_SESSION_REQUEST__INIT;
+    Box__V1__DeleteSessionRequest request;
+    box__v1__delete_session_request__init(&request);
     Box__V1__DeleteSessionResponse *response = NULL;
     request.session_id = w->session;
     request.allow_missing = true;
@@ -93,8 +97,10 @@ static void finish_session(load_worker *w)
 static int exec(load_worker *w, char **argv, size_t n_argv, const bench_program *input,
                 box_error *err)
 {
-    Box__V1__Command command = BOX__V1__COMMAND__INIT;
-    Box__V1__ExecRequest request = BOX__V1__EXEC_REQUEST__INIT;
+    Box__V1__Command command;
+    box__v1__command__init(&command);
+    Box__V1__ExecRequest request;
+    box__v1__exec_request__init(&request);
     Box__V1__ExecResponse *response = NULL;
     command.argv = argv;
     command.n_argv = n_argv;

@@ -161,7 +161,8 @@ static int tenant_create(cli *c, int argc, char **argv)
     Box__V1__Tenant *tenant = tenant_from(&a, "Makes a tenant.", argc, argv);
     BOX_AUTO(cli_message_freep)
     Box__V1__CreateTenantResponse *r = NULL;
-    Box__V1__CreateTenantRequest request = BOX__V1__CREATE_TENANT_REQUEST__INIT;
+    Box__V1__CreateTenantRequest request;
+    box__v1__create_tenant_request__init(&request);
     request.tenant = tenant;
     if (cli_connect(c) < 0)
         return CLI_FAILED;
@@ -180,8 +181,10 @@ static int tenant_update(cli *c, int argc, char **argv)
         &a, "Changes a tenant's name, labels (all of them) or whether it is disabled.", argc, argv);
     BOX_AUTO(cli_message_freep)
     Box__V1__UpdateTenantResponse *r = NULL;
-    Box__V1__UpdateTenantRequest request = BOX__V1__UPDATE_TENANT_REQUEST__INIT;
-    Google__Protobuf__FieldMask mask = GOOGLE__PROTOBUF__FIELD_MASK__INIT;
+    Box__V1__UpdateTenantRequest request;
+    box__v1__update_tenant_request__init(&request);
+    Google__Protobuf__FieldMask mask;
+    google__protobuf__field_mask__init(&mask);
     mask.paths = a.paths;
     mask.n_paths = a.n_paths;
     request.tenant = tenant;
@@ -200,7 +203,8 @@ static int tenant_get(cli *c, int argc, char **argv)
     cli_words words = {
         .doc = "[TENANT]", .summary = "Shows a tenant; your own when none is named.", .max = 1};
     cli_parse_words(&words, argc, argv);
-    Box__V1__GetTenantRequest request = BOX__V1__GET_TENANT_REQUEST__INIT;
+    Box__V1__GetTenantRequest request;
+    box__v1__get_tenant_request__init(&request);
     BOX_AUTO(cli_message_freep)
     Box__V1__GetTenantResponse *r = NULL;
     request.tenant_id = text(words.word[0]);
@@ -223,7 +227,8 @@ static int tenant_list(cli *c, int argc, char **argv)
     BOX_AUTO(box_freep)
     char *page = box_strdup("");
     do {
-        Box__V1__ListTenantsRequest request = BOX__V1__LIST_TENANTS_REQUEST__INIT;
+        Box__V1__ListTenantsRequest request;
+        box__v1__list_tenants_request__init(&request);
         BOX_AUTO(cli_message_freep)
         Box__V1__ListTenantsResponse *r = NULL;
         request.page_size = LIST_PAGE;
@@ -251,7 +256,8 @@ static int tenant_delete(cli *c, int argc, char **argv)
     admin_args a = {.words = {.doc = "TENANT", .min = 1, .max = 1}};
     parse_with(missing_options, parse_token, "Deletes a tenant with its tokens and sessions.", &a,
                argc, argv);
-    Box__V1__DeleteTenantRequest request = BOX__V1__DELETE_TENANT_REQUEST__INIT;
+    Box__V1__DeleteTenantRequest request;
+    box__v1__delete_tenant_request__init(&request);
     BOX_AUTO(cli_message_freep)
     Box__V1__DeleteTenantResponse *r = NULL;
     request.tenant_id = a.words.word[0];
@@ -296,7 +302,8 @@ static int token_create(cli *c, int argc, char **argv)
     admin_args a = {0};
     parse_with(options, parse_token,
                "Makes a token and prints its secret, which is shown only now.", &a, argc, argv);
-    Box__V1__CreateTokenRequest request = BOX__V1__CREATE_TOKEN_REQUEST__INIT;
+    Box__V1__CreateTokenRequest request;
+    box__v1__create_token_request__init(&request);
     BOX_AUTO(cli_message_freep)
     Box__V1__CreateTokenResponse *r = NULL;
     BOX_AUTO(box_freep)
@@ -336,7 +343,8 @@ static int token_list(cli *c, int argc, char **argv)
     BOX_AUTO(box_freep)
     char *page = box_strdup("");
     do {
-        Box__V1__ListTokensRequest request = BOX__V1__LIST_TOKENS_REQUEST__INIT;
+        Box__V1__ListTokensRequest request;
+        box__v1__list_tokens_request__init(&request);
         BOX_AUTO(cli_message_freep)
         Box__V1__ListTokensResponse *r = NULL;
         request.tenant_id = text(a.of_tenant);
@@ -363,7 +371,8 @@ static int token_revoke(cli *c, int argc, char **argv)
                        .min = 1,
                        .max = 1};
     cli_parse_words(&words, argc, argv);
-    Box__V1__RevokeTokenRequest request = BOX__V1__REVOKE_TOKEN_REQUEST__INIT;
+    Box__V1__RevokeTokenRequest request;
+    box__v1__revoke_token_request__init(&request);
     BOX_AUTO(cli_message_freep)
     Box__V1__RevokeTokenResponse *r = NULL;
     request.token_id = words.word[0];

@@ -45,7 +45,8 @@ static int connect_channel(cli *c, box_error *err)
         return -1;
     /* With a server named here, the environment's token and CA still apply: the person at the
      * terminal set both. The library alone would not mix them. */
-    if (c->endpoint != NULL && token_file == NULL)
+    bool spawned = c->endpoint != NULL && strncmp(c->endpoint, "spawn:", 6) == 0;
+    if (c->endpoint != NULL && !spawned && token_file == NULL)
         token_file = getenv("BOX_TOKEN_FILE");
     if (token_file != NULL && *token_file != '\0' && read_token(token_file, &text, &token, err) < 0)
         return -1;

@@ -13,7 +13,8 @@ static int no_words(cli *c, int argc, char **argv, const char *summary)
 static int health(cli *c, int argc, char **argv)
 {
     box_error err;
-    Box__V1__HealthRequest request = BOX__V1__HEALTH_REQUEST__INIT;
+    Box__V1__HealthRequest request;
+    box__v1__health_request__init(&request);
     BOX_AUTO(cli_message_freep)
     Box__V1__HealthResponse *r = NULL;
     if (no_words(c, argc, argv, "Asks whether the server's backend works; 1 when it does not.") < 0)
@@ -54,7 +55,8 @@ static void print_status(const Box__V1__GetStatusResponse *r)
 static int status(cli *c, int argc, char **argv)
 {
     box_error err;
-    Box__V1__GetStatusRequest request = BOX__V1__GET_STATUS_REQUEST__INIT;
+    Box__V1__GetStatusRequest request;
+    box__v1__get_status_request__init(&request);
     BOX_AUTO(cli_message_freep)
     Box__V1__GetStatusResponse *r = NULL;
     if (no_words(c, argc, argv, "Numbers of the server and of your tenant.") < 0)
@@ -80,7 +82,8 @@ static void print_backend(const Box__V1__BackendInfo *b)
 static int backends(cli *c, int argc, char **argv)
 {
     box_error err;
-    Box__V1__ListBackendsRequest request = BOX__V1__LIST_BACKENDS_REQUEST__INIT;
+    Box__V1__ListBackendsRequest request;
+    box__v1__list_backends_request__init(&request);
     BOX_AUTO(cli_message_freep)
     Box__V1__ListBackendsResponse *r = NULL;
     if (no_words(c, argc, argv, "Backends, whether they work, and what each guarantees.") < 0)
@@ -98,7 +101,8 @@ static int backends(cli *c, int argc, char **argv)
 static int whoami(cli *c, int argc, char **argv)
 {
     box_error err;
-    Box__V1__WhoAmIRequest request = BOX__V1__WHO_AM_IREQUEST__INIT;
+    Box__V1__WhoAmIRequest request;
+    box__v1__who_am_irequest__init(&request);
     BOX_AUTO(cli_message_freep)
     Box__V1__WhoAmIResponse *r = NULL;
     if (no_words(c, argc, argv, "The tenant, token and scopes you act with.") < 0)
@@ -123,7 +127,8 @@ static int whoami(cli *c, int argc, char **argv)
 static int shutdown_server(cli *c, int argc, char **argv)
 {
     box_error err;
-    Box__V1__ShutdownRequest request = BOX__V1__SHUTDOWN_REQUEST__INIT;
+    Box__V1__ShutdownRequest request;
+    box__v1__shutdown_request__init(&request);
     BOX_AUTO(cli_message_freep)
     Box__V1__ShutdownResponse *r = NULL;
     if (no_words(c, argc, argv,

@@ -187,7 +187,8 @@ static int run_json(cli *c, run_args *a)
     box_buf input = {0};
     BOX_AUTO(cli_message_freep)
     Box__V1__ExecResponse *response = NULL;
-    Box__V1__ExecRequest request = BOX__V1__EXEC_REQUEST__INIT;
+    Box__V1__ExecRequest request;
+    box__v1__exec_request__init(&request);
     request.session_id = (char *)(uintptr_t)(a->session != NULL ? a->session : "");
     request.spec = a->spec.spec;
     request.command = a->command;
@@ -208,7 +209,8 @@ static int run_json(cli *c, run_args *a)
 
 static int run_stream(cli *c, run_args *a)
 {
-    Box__V1__ExecStart start = BOX__V1__EXEC_START__INIT;
+    Box__V1__ExecStart start;
+    box__v1__exec_start__init(&start);
     start.session_id = (char *)(uintptr_t)(a->session != NULL ? a->session : "");
     start.spec = a->spec.spec;
     start.command = a->command;

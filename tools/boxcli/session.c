@@ -106,7 +106,8 @@ static int create(cli *c, int argc, char **argv)
     box_error err;
     create_args a = {.words = {.max = 1}};
     cli_parse(&parser, argc, argv, &a);
-    Box__V1__CreateSessionRequest request = BOX__V1__CREATE_SESSION_REQUEST__INIT;
+    Box__V1__CreateSessionRequest request;
+    box__v1__create_session_request__init(&request);
     BOX_AUTO(cli_message_freep)
     Box__V1__SessionSpec *spec = a.spec.spec;
     BOX_AUTO(cli_message_freep)
@@ -134,7 +135,8 @@ static char *session_word(int argc, char **argv, const char *summary)
 static int get(cli *c, int argc, char **argv)
 {
     box_error err;
-    Box__V1__GetSessionRequest request = BOX__V1__GET_SESSION_REQUEST__INIT;
+    Box__V1__GetSessionRequest request;
+    box__v1__get_session_request__init(&request);
     BOX_AUTO(cli_message_freep)
     Box__V1__GetSessionResponse *r = NULL;
     request.session_id = session_word(argc, argv, "Shows one session.");
@@ -158,7 +160,8 @@ static int list(cli *c, int argc, char **argv)
     BOX_AUTO(box_freep)
     char *token = box_strdup("");
     do {
-        Box__V1__ListSessionsRequest request = BOX__V1__LIST_SESSIONS_REQUEST__INIT;
+        Box__V1__ListSessionsRequest request;
+        box__v1__list_sessions_request__init(&request);
         BOX_AUTO(cli_message_freep)
         Box__V1__ListSessionsResponse *r = NULL;
         request.page_size = LIST_PAGE;
@@ -210,8 +213,10 @@ static int update(cli *c, int argc, char **argv)
     Box__V1__SessionSpec *spec = a.spec.spec;
     BOX_AUTO(cli_message_freep)
     Box__V1__UpdateSessionResponse *r = NULL;
-    Box__V1__UpdateSessionRequest request = BOX__V1__UPDATE_SESSION_REQUEST__INIT;
-    Google__Protobuf__FieldMask mask = GOOGLE__PROTOBUF__FIELD_MASK__INIT;
+    Box__V1__UpdateSessionRequest request;
+    box__v1__update_session_request__init(&request);
+    Google__Protobuf__FieldMask mask;
+    google__protobuf__field_mask__init(&mask);
     char *paths[8];
     mask.paths = paths;
     mask.n_paths = spec != NULL ? mask_of(spec, paths) : 0;
@@ -245,7 +250,8 @@ static int extend(cli *c, int argc, char **argv)
         fprintf(stderr, "boxcli: %s: %s\n", words.word[1], err.msg);
         return CLI_MISUSED;
     }
-    Box__V1__ExtendSessionRequest request = BOX__V1__EXTEND_SESSION_REQUEST__INIT;
+    Box__V1__ExtendSessionRequest request;
+    box__v1__extend_session_request__init(&request);
     BOX_AUTO(cli_message_freep)
     Box__V1__ExtendSessionResponse *r = NULL;
     BOX_AUTO(box_freep)
@@ -263,7 +269,8 @@ static int extend(cli *c, int argc, char **argv)
 static int stop(cli *c, int argc, char **argv)
 {
     box_error err;
-    Box__V1__StopSessionRequest request = BOX__V1__STOP_SESSION_REQUEST__INIT;
+    Box__V1__StopSessionRequest request;
+    box__v1__stop_session_request__init(&request);
     BOX_AUTO(cli_message_freep)
     Box__V1__StopSessionResponse *r = NULL;
     request.session_id =
@@ -303,7 +310,8 @@ static int delete_session(cli *c, int argc, char **argv)
     box_error err;
     delete_args a = {.words = {.doc = "SESSION", .min = 1, .max = 1}};
     cli_parse(&parser, argc, argv, &a);
-    Box__V1__DeleteSessionRequest request = BOX__V1__DELETE_SESSION_REQUEST__INIT;
+    Box__V1__DeleteSessionRequest request;
+    box__v1__delete_session_request__init(&request);
     BOX_AUTO(cli_message_freep)
     Box__V1__DeleteSessionResponse *r = NULL;
     request.session_id = a.words.word[0];
@@ -332,7 +340,8 @@ static int watch(cli *c, int argc, char **argv)
     cli_words words = {
         .doc = "[SESSION]", .summary = "Prints what happens to sessions, until Ctrl-C.", .max = 1};
     cli_parse_words(&words, argc, argv);
-    Box__V1__WatchSessionsRequest request = BOX__V1__WATCH_SESSIONS_REQUEST__INIT;
+    Box__V1__WatchSessionsRequest request;
+    box__v1__watch_sessions_request__init(&request);
     Box__V1__WatchSessionsResponse *event;
     box_client_call *call;
     box_error err;

@@ -85,7 +85,8 @@ static void on_done(void *arg, box_client_call *call, const box_error *status,
 static void send_request(stream *s, Box__V1__ExecStreamRequest__RequestCase what, void *value)
 {
     box_error err;
-    Box__V1__ExecStreamRequest m = BOX__V1__EXEC_STREAM_REQUEST__INIT;
+    Box__V1__ExecStreamRequest m;
+    box__v1__exec_stream_request__init(&m);
     m.request_case = what;
     if (what == BOX__V1__EXEC_STREAM_REQUEST__REQUEST_STDIN_DATA)
         m.stdin_data = *(ProtobufCBinaryData *)value;
@@ -97,7 +98,8 @@ static void send_request(stream *s, Box__V1__ExecStreamRequest__RequestCase what
 
 static void send_signal(stream *s, int number, Box__V1__SignalScope scope)
 {
-    Box__V1__Signal signal = BOX__V1__SIGNAL__INIT;
+    Box__V1__Signal signal;
+    box__v1__signal__init(&signal);
     signal.number = number;
     signal.scope = scope;
     send_request(s, BOX__V1__EXEC_STREAM_REQUEST__REQUEST_SIGNAL, &signal);
@@ -114,7 +116,8 @@ static void pass_stdin(stream *s)
                      &(ProtobufCBinaryData){(size_t)n, data});
         return;
     }
-    Box__V1__CloseStdin end = BOX__V1__CLOSE_STDIN__INIT;
+    Box__V1__CloseStdin end;
+    box__v1__close_stdin__init(&end);
     s->stdin_open = false;
     send_request(s, BOX__V1__EXEC_STREAM_REQUEST__REQUEST_CLOSE_STDIN, &end);
 }

@@ -158,6 +158,20 @@ static void emit_message(emitter *e, const char *scope, const message_proto *m)
         emit_message(e, full, m->nested_type[i]);
 }
 
+/* So that one include brings the helpers of every message a file uses. What google has there has no
+ * optional fields, and no helpers. */
+static void emit_imports(emitter *e, const Google__Protobuf__FileDescriptorProto *file)
+{
+    for (size_t i = 0; i < file->n_dependency; i++) {
+        if (strncmp(file->dependency[i], "google/", strlen("google/")) == 0)
+            continue;
+        BOX_AUTO(box_freep)
+        char *stem = names_file_stem(file->dependency[i]);
+        const emit_var vars[] = {{"stem", stem}, {NULL, NULL}};
+        emit(e, vars, "#include \"$stem$.fields.h\"\n");
+    }
+}
+
 void fields_emit_header(emitter *e, const Google__Protobuf__FileDescriptorProto *file)
 {
     BOX_AUTO(box_freep)
@@ -174,8 +188,9 @@ void fields_emit_header(emitter *e, const Google__Protobuf__FileDescriptorProto 
         "#include <stdlib.h>\n"
         "\n"
         "#include \"base/alloc.h\"\n"
-        "\n"
-        "#include \"$stem$.pb-c.h\"\n");
+        "\n");
+    emit_imports(e, file);
+    emit(e, vars, "#include \"$stem$.pb-c.h\"\n");
     for (size_t i = 0; i < file->n_message_type; i++)
         emit_message(e, file->package != NULL ? file->package : "", file->message_type[i]);
 }

@@ -23,6 +23,9 @@
 extern "C" {
 #endif
 
+/* The version of the library that is linked: "0.1.0". */
+const char *box_version(void);
+
 typedef struct box_channel box_channel;
 
 /* Zero is valid: everything by default. Strings are copied. */

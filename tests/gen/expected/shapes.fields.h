@@ -7,6 +7,7 @@
 
 #include "base/alloc.h"
 
+#include "box/golden/common.fields.h"
 #include "box/golden/shapes.pb-c.h"
 
 static inline protobuf_c_boolean box__golden__optionals__has_a_double(const Box__Golden__Optionals *message)

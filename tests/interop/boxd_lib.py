@@ -1,0 +1,548 @@
+"""The whole of Box under test: box-warden as root, boxd as a user without rights, TLS with the
+development certificates that boxd makes, and a look at what is left once they ended.
+
+A test file starts one of these, its clients are stock gRPC with stubs made by protoc.
+"""
+
+import glob
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import unittest
+
+import grpc
+from google.protobuf import duration_pb2
+
+import lib
+
+SKIP = 77
+BOXD_UID = 61234  # no such user: boxd needs no entry in passwd, and nothing else runs as it
+MIB = 1024 * 1024
+SESSION_TIMEOUT = 30
+UNLIMITED = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1),
+             ("grpc.use_local_subchannel_pool", 1)]
+
+
+def need_root():
+    """Sandboxes are made by box-warden, which needs root."""
+    if os.geteuid() != 0:
+        print("skipped: box-warden needs root")
+        sys.exit(SKIP)
+
+
+def duration(seconds):
+    """A google.protobuf.Duration of that many seconds."""
+    d = duration_pb2.Duration()
+    d.FromNanoseconds(int(seconds * 1e9))
+    return d
+
+
+def cgroup_roots():
+    """Mount points of all cgroup hierarchies."""
+    with open("/proc/mounts", encoding="utf-8") as f:
+        lines = [line.split() for line in f]
+    return [point for _, point, kind, *_ in lines if kind in ("cgroup", "cgroup2")]
+
+
+def descendants(pid):
+    """Pids of all processes below this one."""
+    parents = {}
+    for stat in glob.glob("/proc/[0-9]*/stat"):
+        try:
+            with open(stat, encoding="utf-8", errors="replace") as f:
+                fields = f.read().rpartition(")")[2].split()
+        except OSError:
+            continue  # it ended
+        parents.setdefault(int(fields[1]), []).append(int(stat.split("/")[2]))
+    found, todo = [], [pid]
+    while todo:
+        children = parents.get(todo.pop(), [])
+        found += children
+        todo += children
+    return found
+
+
+def fd_count(pid):
+    """Open descriptors of a process."""
+    return len(os.listdir(f"/proc/{pid}/fd"))
+
+
+class Boxd:
+    """One warden and one boxd, with everything below one temporary folder and, in each cgroup
+    hierarchy, below one group of our own."""
+
+    def __init__(self, bin_dir, config="", warden_config="", start=True):
+        self.bin_dir = bin_dir
+        self.folder = lib.TemporaryFolder("box-accept-")
+        os.chmod(self.folder.path, 0o711)  # boxd's user goes through to its own folder
+        name = os.path.basename(self.folder.path)
+        self.cgroups = [os.path.join(root, name) for root in cgroup_roots()]
+        self.state_dir = self.folder.file("state")
+        self.warden_dir = self.folder.file("warden")
+        self.socket = os.path.join(self.warden_dir, "socket")
+        self.unix_socket = self.folder.file("state/unix")
+        os.mkdir(self.state_dir, 0o700)
+        os.chown(self.state_dir, BOXD_UID, BOXD_UID)
+        os.mkdir(self.warden_dir, 0o711)
+        # The build folder may lie where boxd's user cannot go.
+        self.boxd_program = shutil.copy(os.path.join(bin_dir, "boxd"), self.folder.file("boxd"))
+        self._write("warden.yaml", f"socket: {self.socket}\npeer_uid: {BOXD_UID}\n"
+                    f"instance_dir: {self.warden_dir}/instance\ncgroup: /{name}\n{warden_config}")
+        self._write("boxd.yaml", f"server:\n  unix_socket: {self.unix_socket}\n  listen:\n"
+                    "    - address: 127.0.0.1:0\n      tls: true\n"
+                    f"warden:\n  namespace: {self.socket}\nstate_dir: {self.state_dir}\n{config}")
+        self.boxd = self.warden = None
+        self.clients = []
+        if start:
+            try:
+                self.start()
+            except BaseException:
+                self.kill()
+                raise
+
+    def _write(self, name, text):
+        with open(self.folder.file(name), "w", encoding="utf-8") as f:
+            f.write(text)
+
+    def start(self):
+        """Both, ready to take commands."""
+        self.start_warden()
+        self.start_boxd()
+
+    def start_warden(self):
+        """The privileged half."""
+        self.warden = lib.Server(
+            [os.path.join(self.bin_dir, "box-warden"), "--backend", "namespace", "--config",
+             self.folder.file("warden.yaml")], self.folder.file(f"warden.{time.monotonic_ns()}.log"))
+
+    def start_boxd(self, wait_backend=True):
+        """The half that callers see; returns once its backend works."""
+        self.boxd = lib.Server(
+            ["setpriv", f"--reuid={BOXD_UID}", f"--regid={BOXD_UID}", "--clear-groups",
+             "--no-new-privs", "--inh-caps=-all", "--bounding-set=-all", self.boxd_program,
+             "--config", self.folder.file("boxd.yaml")],
+            self.folder.file(f"boxd.{time.monotonic_ns()}.log"))
+        match = lib.wait_for(self._listening, f"boxd listens, it said {self.boxd.log()}")
+        self.port = int(match.group(1))
+        with open(os.path.join(self.state_dir, "admin.token"), encoding="ascii") as f:
+            self.token = f.read().strip()
+        with open(os.path.join(self.state_dir, "ca.pem"), "rb") as f:
+            self.ca = f.read()
+        if wait_backend:
+            self.wait_backend()
+
+    def _listening(self):
+        if not self.boxd.is_running():
+            raise AssertionError(f"boxd ended with {self.boxd.wait()}: {self.boxd.log()}")
+        return re.search(r"boxd\.listen .*port=(\d+)", self.boxd.log())
+
+    def wait_backend(self):
+        """Until the warden answered boxd."""
+        client = self.client()
+        lib.wait_for(lambda: client.control.Health(client.pb.control.HealthRequest()).available,
+                     f"the backend works\n{self.logs()}")
+        client.close()
+
+    def client(self, token=None, **kwargs):
+        """A client with this token (the administrator's), closed at the end at the latest."""
+        client = Client(self, self.token if token is None else token, **kwargs)
+        self.clients.append(client)
+        return client
+
+    def logs(self):
+        """What both said, for a failure's text."""
+        return "\n".join(f"--- {name}\n{server.log()}" for name, server in
+                         (("boxd", self.boxd), ("warden", self.warden)) if server is not None)
+
+    # --- what is there, and what is left --------------------------------------------------------
+
+    def sandbox_groups(self):
+        """Directories below our cgroups: none without sandboxes."""
+        return [path for base in self.cgroups for path, _, _ in os.walk(base) if path != base]
+
+    def processes(self, uid=None):
+        """Pids in our cgroups; of one sandbox with its uid."""
+        pids = set()
+        for base in self.cgroups:
+            for path, _, _ in os.walk(base):
+                if uid is None or uid in path:
+                    pids |= read_numbers(os.path.join(path, "cgroup.procs"))
+        return pids
+
+    def first_process(self, uid):
+        """The agent of a sandbox (its PID 1) as the host sees it."""
+        pids = set()
+        for base in self.cgroups:
+            for path in glob.glob(f"{base}/*/{uid}/agent/cgroup.procs"):
+                pids |= read_numbers(path)
+        return min(pids, key=started_at)
+
+    def leftovers(self):
+        """Everything that must be gone once no session lives, as a list of lines."""
+        run = os.path.join(self.state_dir, "run")
+        with open("/proc/self/mountinfo", encoding="utf-8") as f:
+            mounts = [line for line in f if self.folder.path in line]
+        files = os.listdir(run) if os.path.isdir(run) else []
+        states = glob.glob(os.path.join(self.warden_dir, "instance", "*sandbox-*"))
+        return ([f"cgroup {path}" for path in self.sandbox_groups()] +
+                [f"process {pid}" for pid in self.processes()] +
+                [f"mount {line}" for line in mounts] + [f"agent socket {name}" for name in files] +
+                [f"state file {path}" for path in states])
+
+    def wait_nothing_left(self):
+        """A sandbox goes soon after its session."""
+        left = wait_until(lambda: not self.leftovers())
+        if not left:
+            raise AssertionError("left behind: " + "\n".join(self.leftovers()) + self.logs())
+
+    # --- the end --------------------------------------------------------------------------------
+
+    def stop_boxd(self):
+        """SIGTERM; the exit status must be 0."""
+        boxd, self.boxd = self.boxd, None
+        status = boxd.stop()
+        if status != 0:
+            raise AssertionError(f"boxd ended with {status}\n{boxd.log()}")
+
+    def stop_warden(self):
+        """SIGTERM; nothing may be left below it."""
+        warden, self.warden = self.warden, None
+        below = [] if wait_until(lambda: not descendants(warden.pid)) else descendants(warden.pid)
+        status = warden.stop()
+        if status != 0 or below:
+            raise AssertionError(f"warden ended with {status}, below it {below}\n{warden.log()}")
+
+    def stop(self):
+        """Ends both and checks that nothing of them is left."""
+        for client in self.clients:
+            client.close()
+        logs = self.logs()
+        try:
+            if self.boxd is not None:
+                self.stop_boxd()
+            self.wait_nothing_left()
+            if self.warden is not None:
+                self.stop_warden()
+        except AssertionError:
+            print(logs, file=sys.stderr)
+            raise
+        finally:
+            self.kill()
+
+    def kill(self):
+        """The hard end, of what is still there; removes all files."""
+        for server in (self.boxd, self.warden):
+            if server is not None:
+                server.stop()
+        self.boxd = self.warden = None
+        for pid in self.processes():
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+        for base in self.cgroups:
+            for path, _, _ in os.walk(base, topdown=False):
+                wait_until(lambda path=path: remove_directory(path), 2)
+        self.folder.remove()
+
+
+def read_numbers(path):
+    """Numbers of a file that may be gone."""
+    try:
+        with open(path, encoding="ascii") as f:
+            return {int(line) for line in f.read().split()}
+    except OSError:
+        return set()
+
+
+def started_at(pid):
+    """When a process started, in clock ticks since boot."""
+    with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as f:
+        return int(f.read().rpartition(")")[2].split()[19])
+
+
+def remove_directory(path):
+    """True once it is gone."""
+    try:
+        os.rmdir(path)
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    return True
+
+
+def wait_until(condition, seconds=lib.WAIT_SECONDS):
+    """True as soon as condition() is, False when it is not in time."""
+    end = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.01)
+    return True
+
+
+class Messages:
+    """The generated modules, by the names of their .proto files."""
+
+    def __init__(self):
+        import importlib  # the folder is on the path only now
+        for name in ("types", "control", "session", "exec", "admin"):
+            setattr(self, name, importlib.import_module(f"box.v1.{name}_pb2"))
+            if name != "types":
+                rpc = importlib.import_module(f"box.v1.{name}_pb2_grpc")
+                setattr(self, f"{name}_rpc", rpc)
+
+
+class Client:
+    """Stubs of all services on one connection of its own, with a token in every call."""
+
+    def __init__(self, boxd, token, tenant=None, options=()):
+        self.pb = Messages()
+        credentials = grpc.ssl_channel_credentials(boxd.ca)
+        if token:
+            credentials = grpc.composite_channel_credentials(
+                credentials, grpc.access_token_call_credentials(token))
+        self.channel = grpc.secure_channel(f"localhost:{boxd.port}", credentials,
+                                           options=[*UNLIMITED, *options])
+        channel = self.channel
+        if tenant is not None:
+            channel = grpc.intercept_channel(self.channel, _AddMetadata("box-tenant", tenant))
+        self.control = self.pb.control_rpc.ControlServiceStub(channel)
+        self.sessions = self.pb.session_rpc.SessionServiceStub(channel)
+        self.execs = self.pb.exec_rpc.ExecServiceStub(channel)
+        self.admin = self.pb.admin_rpc.AdminServiceStub(channel)
+
+    def close(self):
+        """Idempotent."""
+        self.channel.close()
+
+    def create(self, session_id="", **spec):
+        """CreateSession with fields of its spec; the Session."""
+        pb = self.pb
+        return self.sessions.CreateSession(pb.session.CreateSessionRequest(
+            session_id=session_id, spec=pb.types.SessionSpec(**spec)),
+            timeout=SESSION_TIMEOUT).session
+
+    def get(self, session_id):
+        """GetSession; the Session."""
+        return self.sessions.GetSession(
+            self.pb.session.GetSessionRequest(session_id=session_id)).session
+
+    def delete(self, session_id):
+        """DeleteSession; one that is gone is fine."""
+        return self.sessions.DeleteSession(self.pb.session.DeleteSessionRequest(
+            session_id=session_id, allow_missing=True), timeout=SESSION_TIMEOUT)
+
+    def command(self, what, **fields):
+        """A Command: text for the shell or a list of arguments."""
+        key = "shell_command" if isinstance(what, str) else "argv"
+        if "timeout" in fields:
+            fields["timeout"] = duration(fields["timeout"])
+        if "idle_timeout" in fields:
+            fields["idle_timeout"] = duration(fields["idle_timeout"])
+        return self.pb.types.Command(**{key: what}, **fields)
+
+    def exec_request(self, what, session_id="", stdin=b"", spec=None, key="", queue_timeout=None,
+                     **fields):
+        """An ExecRequest."""
+        request = self.pb.exec.ExecRequest(
+            session_id=session_id, command=self.command(what, **fields), stdin_data=stdin,
+            idempotency_key=key)
+        if spec is not None:
+            request.spec.CopyFrom(self.pb.types.SessionSpec(**spec))
+        if queue_timeout is not None:
+            request.queue_timeout.CopyFrom(duration(queue_timeout))
+        return request
+
+    def run(self, what, session_id="", deadline=60, metadata=None, **fields):
+        """Exec; the answer. `what` is text for the shell or a list of arguments."""
+        return self.execs.Exec(self.exec_request(what, session_id, **fields), timeout=deadline,
+                               metadata=metadata)
+
+    def out(self, what, session_id="", **fields):
+        """Standard output of a command that must end with 0, as text."""
+        answer = self.run(what, session_id, **fields)
+        assert answer.verdict.exit_code == 0 and answer.verdict.status == 1, answer
+        return answer.stdout_data.decode().strip()
+
+
+class _AddMetadata(grpc.UnaryUnaryClientInterceptor, grpc.UnaryStreamClientInterceptor,
+                   grpc.StreamStreamClientInterceptor):
+    """Adds one entry to every call."""
+
+    def __init__(self, key, value):
+        self._entry = (key, value)
+
+    def _with_entry(self, details):
+        return _Details(details.method, details.timeout,
+                        [*(details.metadata or ()), self._entry], details.credentials)
+
+    def intercept_unary_unary(self, continuation, client_call_details, request):
+        return continuation(self._with_entry(client_call_details), request)
+
+    intercept_unary_stream = intercept_stream_stream = intercept_unary_unary
+
+
+class _Details(grpc.ClientCallDetails):
+    def __init__(self, method, timeout, metadata, credentials):
+        self.method = method
+        self.timeout = timeout
+        self.metadata = metadata
+        self.credentials = credentials
+        self.wait_for_ready = None
+        self.compression = None
+
+
+class Failure:
+    """A grpc.RpcError with its google.rpc details taken apart."""
+
+    def __init__(self, error):
+        self.code = error.code()
+        self.text = error.details()
+        status, details = lib.status_details(error)
+        self.reason = self.domain = None
+        self.metadata, self.violations, self.quotas, self.retry_ms = {}, {}, [], None
+        if status is None:
+            return
+        assert status[1][0] == self.code.value[0], "the details carry another code"
+        assert status.get(2, [b""])[0].decode() == self.text, "the details carry another text"
+        details = {name.rsplit(".", 1)[1]: values for name, values in details.items()}
+        info = details["ErrorInfo"][0]
+        self.reason, self.domain = info[1][0].decode(), info[2][0].decode()
+        self.metadata = lib.string_map(info.get(3, []))
+        for violation in details.get("BadRequest", [{}])[0].get(1, []):
+            v = lib.wire_fields(violation)
+            self.violations[v[1][0].decode()] = v[2][0].decode()
+        for violation in details.get("QuotaFailure", [{}])[0].get(1, []):
+            v = lib.wire_fields(violation)
+            self.quotas.append((v[1][0].decode(), v[2][0].decode()))
+        if "RetryInfo" in details:
+            delay = lib.wire_fields(details["RetryInfo"][0][1][0])
+            self.retry_ms = delay.get(1, [0])[0] * 1000 + delay.get(2, [0])[0] // 1000000
+
+    def __str__(self):
+        return (f"{self.code} {self.reason} {self.text!r} metadata {self.metadata} violations "
+                f"{self.violations} quotas {self.quotas} retry {self.retry_ms}")
+
+
+class BoxdCase(unittest.TestCase):
+    """Tests against the one server of a file: start_server in setUpModule, stop_server in
+    tearDownModule."""
+
+    boxd = None
+    client = None
+
+    @classmethod
+    def start_server(cls, **kwargs):
+        """Called on BoxdCase itself: every class of the file shares the server."""
+        BoxdCase.boxd = Boxd(sys.argv[1], **kwargs)
+        try:
+            BoxdCase.client = BoxdCase.boxd.client()
+            BoxdCase.client.out(["true"])  # what is opened at first use is open now
+            BoxdCase.boxd.wait_nothing_left()
+            BoxdCase.start_fds = fd_count(BoxdCase.boxd.boxd.pid)
+            BoxdCase.start_warden_fds = fd_count(BoxdCase.boxd.warden.pid)
+        except BaseException:
+            BoxdCase.boxd.kill()
+            raise
+
+    @classmethod
+    def stop_server(cls):
+        """All sessions deleted, descriptors are back at their start; then the end."""
+        boxd, client = BoxdCase.boxd, BoxdCase.client
+        try:
+            for session in client.sessions.ListSessions(
+                    client.pb.session.ListSessionsRequest(page_size=1000)).sessions:
+                client.delete(session.session_id)
+            for other in boxd.clients:
+                if other is not client:
+                    other.close()
+            boxd.wait_nothing_left()
+            back = wait_until(lambda: fd_count(boxd.boxd.pid) <= BoxdCase.start_fds and
+                              fd_count(boxd.warden.pid) <= BoxdCase.start_warden_fds, 10)
+            if not back:
+                raise AssertionError(
+                    f"descriptors: boxd {BoxdCase.start_fds} at start, now {open_files(boxd.boxd.pid)}"
+                    f"; warden {BoxdCase.start_warden_fds}, now {open_files(boxd.warden.pid)}")
+        except BaseException:
+            boxd.kill()
+            raise
+        boxd.stop()
+
+    def setUp(self):
+        self.pb = self.client.pb
+        self.sid = re.sub(r"\W", "-", self.id().split(".", 1)[1])  # a session of this test's own
+        self.addCleanup(self._delete_own)
+
+    def _delete_own(self):
+        if self.boxd.boxd is not None and self.boxd.boxd.is_running():
+            self.client.delete(self.sid)
+
+    def fails(self, code, reason, call):
+        """The call fails so; returns the Failure."""
+        with self.assertRaises(grpc.RpcError) as caught:
+            answer = call()
+            if isinstance(answer, grpc.Call):  # a stream: it fails when it is read
+                for _ in answer:
+                    pass
+            self.fail(f"no error but {answer}")
+        failure = Failure(caught.exception)
+        self.assertEqual((failure.code, failure.reason), (code, reason), failure)
+        self.assertEqual(failure.domain, "box")
+        return failure
+
+    def invalid(self, call, *fields):
+        """VALIDATION naming exactly these fields."""
+        failure = self.fails(grpc.StatusCode.INVALID_ARGUMENT, "VALIDATION", call)
+        self.assertEqual(sorted(failure.violations), sorted(fields), failure)
+        return failure
+
+    def completes(self, answer, exit_code=0):
+        """The command ended by itself with this code."""
+        verdict = answer.verdict
+        self.assertEqual((verdict.status, verdict.exit_code, verdict.HasField("signal")),
+                         (self.pb.types.VERDICT_STATUS_COMPLETED, exit_code, False), answer)
+        return answer
+
+    def commands_in(self, session_id):
+        """Processes of the commands' user in a session, as it sees them itself: `ps` without
+        itself."""
+        text = self.client.out(
+            "for p in /proc/[0-9]*; do read -r name < $p/comm && echo ${p#/proc/} $name; done "
+            "2>/dev/null; true", session_id)
+        return [line for line in text.splitlines() if not line.endswith(" sh")]
+
+
+def open_files(pid):
+    """What a process has open, for a failure's text."""
+    files = []
+    for link in glob.glob(f"/proc/{pid}/fd/*"):
+        try:
+            files.append(os.readlink(link))
+        except OSError:
+            pass
+    return f"{len(files)}: {sorted(files)}"
+
+
+def main():
+    """Runs the tests of the calling file. Arguments: folder of programs, folder of stubs, then
+    unittest's own."""
+    need_root()
+    sys.path.insert(0, sys.argv[2])
+    unittest.main(argv=[sys.argv[0], *sys.argv[3:]], verbosity=2)
+
+
+def which(program):
+    """Path of a program of the host, or None."""
+    return shutil.which(program, path="/usr/local/bin:/usr/bin:/bin")
+
+
+def run_quietly(argv, **kwargs):
+    """subprocess.run with everything caught."""
+    return subprocess.run(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False,
+                          timeout=lib.WAIT_SECONDS, **kwargs)
