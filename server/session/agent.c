@@ -33,6 +33,7 @@ struct box_agent {
     bool protocol;
     box_list queue;  /* of packet: signals and acks first come, first served */
     box_list starts; /* of packet: wait for their turn */
+    int watched;     /* events: changing them costs two system calls */
     size_t n_queued;
 };
 
@@ -75,6 +76,13 @@ static void drop_packet(box_agent *a, packet *p)
     free(p);
 }
 
+static void watch_for(box_agent *a, int events)
+{
+    if (events != a->watched)
+        box_watch_set(a->watch, events);
+    a->watched = events;
+}
+
 static void drop_all(box_agent *a, box_list *packets)
 {
     for (box_list *at = packets->next, *next; at != packets; at = next) {
@@ -92,7 +100,7 @@ static void lose(box_agent *a, bool protocol, const char *cause)
     a->protocol = protocol;
     (void)box_fail(&a->why, BOX_SESSION_BROKEN, "the sandbox is gone: %s", cause);
     box_error_add(&a->why, "cause", cause);
-    box_watch_set(a->watch, 0);
+    watch_for(a, 0);
     box_timer_set(a->timer, 0);
 }
 
@@ -132,7 +140,7 @@ static void flush(box_agent *a)
         drop_packet(a, p);
     }
     if (!a->lost)
-        box_watch_set(a->watch, BOX_READABLE | (waits ? BOX_WRITABLE : 0));
+        watch_for(a, BOX_READABLE | (waits ? BOX_WRITABLE : 0));
 }
 
 static void enqueue(box_agent *a, box_list *list, packet *p)
@@ -295,7 +303,7 @@ int box_agent_new(box_loop *loop, int run_dirfd, const char *name, const box_age
     box_list_init(&a->starts);
     a->timer = box_timer_new(loop, on_timer, a);
     box_timer_set(a->timer, box_time_add(box_loop_now(loop), BOX_AGENT_HELLO_SECONDS * BOX_SECOND));
-    box_watch_set(a->watch, BOX_READABLE);
+    watch_for(a, BOX_READABLE);
     *out = a;
     return 0;
 }

@@ -25,16 +25,10 @@ bool box_cgroup_find(const char *text, const char *key, uint64_t *out)
     return false;
 }
 
-static bool find_in_file(int dirfd, const char *path, const char *key, uint64_t *out)
+static bool find_in_file(int fd, const char *key, uint64_t *out)
 {
     char text[1024]; /* cpu.stat and memory.events have under 400 bytes */
-    if (dirfd < 0)
-        return false;
-    BOX_AUTO(box_closep)
-    int fd = openat(dirfd, path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-    if (fd < 0)
-        return false;
-    ssize_t n = read(fd, text, sizeof text - 1);
+    ssize_t n = pread(fd, text, sizeof text - 1, 0);
     if (n <= 0)
         return false;
     text[n] = '\0';
@@ -45,16 +39,27 @@ bool box_cgroup_cpu_ns(int x_fd, uint64_t exec_id, uint64_t *out)
 {
     char path[40];
     uint64_t usec;
+    if (x_fd < 0)
+        return false;
     (void)snprintf(path, sizeof path, "%" PRIu64 "/cpu.stat", exec_id); /* 20 digits at most */
-    if (!find_in_file(x_fd, path, "usage_usec", &usec))
+    BOX_AUTO(box_closep)
+    int fd = openat(x_fd, path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    if (fd < 0 || !find_in_file(fd, "usage_usec", &usec))
         return false;
     *out = usec * 1000;
     return true;
 }
 
-uint64_t box_cgroup_oom_kills(int memory_fd, uint32_t version)
+int box_cgroup_open_memory(int dirfd, uint32_t version)
+{
+    if (dirfd < 0)
+        return -1;
+    return openat(dirfd, version == 1 ? "memory.oom_control" : "memory.events",
+                  O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+}
+
+uint64_t box_cgroup_oom_kills(int memory_fd)
 {
     uint64_t n = 0;
-    const char *file = version == 1 ? "memory.oom_control" : "memory.events";
-    return find_in_file(memory_fd, file, "oom_kill", &n) ? n : 0;
+    return memory_fd >= 0 && find_in_file(memory_fd, "oom_kill", &n) ? n : 0;
 }

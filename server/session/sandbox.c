@@ -6,6 +6,7 @@
 #include "base/fd.h"
 #include "base/limits.h"
 #include "base/log.h"
+#include "session/cgroup.h"
 #include "session/execution.h"
 
 static void destroy(box_session *s);
@@ -169,8 +170,7 @@ static void created(void *arg, box_warden_reply *reply)
     if (err.reason == BOX_NONE && !s->ending) {
         box_session_made(s, reply->answer.guarantees);
         s->cgroup_fd = box_take_fd(&reply->cgroup);
-        s->memory_fd = box_take_fd(&reply->memory);
-        s->memory_version = reply->answer.memory_version;
+        s->memory_fd = box_cgroup_open_memory(reply->memory, reply->answer.memory_version);
         BOX_IGNORE(box_agent_new(s->home, s->all->run_dirfd, s->uid_text, &box_slots_agent_events,
                                  s, &s->agent, &err)); /* err says it */
     }

@@ -116,18 +116,30 @@ void box_slots_submit(void *exec)
 
 /* --- starting ------------------------------------------------------------------------------ */
 
+static int no_pipe(box_error *err)
+{
+    if (errno != EMFILE && errno != ENFILE)
+        return box_fail_errno(err, "pipe");
+    (void)box_fail(err, BOX_QUOTA, "the server has no file descriptors left: retry later");
+    box_error_add(err, "limit", "open_files");
+    err->retry_ms = 1000;
+    return -1;
+}
+
 /* ours: nonblocking; theirs: 0666, because the inode is boxd's and /dev/stdout is opened by others
  * (sandbox-facts.md, section 6). */
 static int make_pipe(int *ours, int *theirs, bool ours_writes, box_error *err)
 {
     int ends[2];
     if (pipe2(ends, O_CLOEXEC) < 0)
-        return box_fail_errno(err, "pipe");
+        return no_pipe(err);
     *ours = ends[ours_writes ? 1 : 0];
     *theirs = ends[ours_writes ? 0 : 1];
     if (fchmod(*theirs, 0666) < 0)
         return box_fail_errno(err, "pipe mode");
-    return box_fd_set_nonblocking(*ours, err);
+    if (fcntl(*ours, F_SETFL, O_NONBLOCK) < 0) /* a new pipe has no other flags to keep */
+        return box_fail_errno(err, "set a pipe non-blocking");
+    return 0;
 }
 
 static int start(box_exec *e, box_error *err)
@@ -138,7 +150,7 @@ static int start(box_exec *e, box_error *err)
             return -1;
     }
     e->agent_id = s->next_exec_id++;
-    e->oom_before = box_cgroup_oom_kills(s->memory_fd, s->memory_version);
+    e->oom_before = box_cgroup_oom_kills(s->memory_fd);
     return box_agent_start_command(s->agent, e->agent_id, &e->program, e->start_flags,
                                    e->timeout_ns, e->child_fds, err);
 }
@@ -231,7 +243,7 @@ static void on_exited(void *arg, uint64_t id, const box_agent_exit *exit)
     box_exec_result *r = &e->result;
     r->exit = *exit;
     r->stopped = s->ending;
-    uint64_t now = box_cgroup_oom_kills(s->memory_fd, s->memory_version);
+    uint64_t now = box_cgroup_oom_kills(s->memory_fd);
     r->oom_kills = now > e->oom_before ? now - e->oom_before : 0;
     r->has_cgroup_cpu = box_cgroup_cpu_ns(s->cgroup_fd, id, &r->cgroup_cpu_ns);
     box_agent_ack(s->agent, id);

@@ -123,8 +123,7 @@ struct box_session {
     /* of the home loop */
     box_agent *agent;
     int cgroup_fd; /* S/box/x; -1 when there is none */
-    int memory_fd;
-    uint32_t memory_version;
+    int memory_fd; /* box_cgroup_open_memory */
     bool socket_bound;
     bool create_asked; /* the warden's answer is on its way */
     bool sandbox_made; /* there may be something to destroy */

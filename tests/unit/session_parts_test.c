@@ -93,8 +93,9 @@ static void every_violation_of_a_spec_is_named(void **state)
 static void paths_with_dots_are_refused(void **state)
 {
     (void)state;
-    const char *bad[] = {"relative", "/a/../b", "/..", "/a/.", "/./a", "/a\nb", "\\\\host\\share"};
-    const char *good[] = {"/a", "/a/b.c", "/.hidden", "/a/..b", "/a/b..", "/a//b"};
+    const char *bad[] = {"relative", "/a/../b",         "/..",   "/a/.", "/./a",
+                         "/a\nb",    "\\\\host\\share", "/a//b", "/a/"};
+    const char *good[] = {"/a", "/a/b.c", "/.hidden", "/a/..b", "/a/b.."};
     for (size_t i = 0; i < BOX_COUNT(bad); i++) {
         box_spec s = {.set = BOX_SPEC_HOST_PATH, .host_path = text(bad[i])};
         box_error err = {0};
@@ -493,7 +494,7 @@ static void keyed_files_are_read_line_by_line(void **state)
     assert_false(box_cgroup_find("oom_kill x\n", "oom_kill", &n));
     assert_false(box_cgroup_find("", "oom_kill", &n));
     assert_false(box_cgroup_find("oom_kill 99999999999999999999999\n", "oom_kill", &n));
-    assert_int_equal(box_cgroup_oom_kills(-1, 2), 0);
+    assert_int_equal(box_cgroup_oom_kills(-1), 0);
     assert_false(box_cgroup_cpu_ns(-1, 1, &n));
 }
 
