@@ -2,6 +2,8 @@
 
 #include <stddef.h>
 
+/* clang-format off: words in lines, not one to a line */
+
 /* Runs Python 3, Node, gcc, git, pip, Go and the JVM; measured against Docker's default profile and
  * made narrower by the list below. */
 const char *const box_seccomp_allowed[] = {
