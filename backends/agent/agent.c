@@ -57,13 +57,26 @@ void box_agent_take_notes(box_agent *a)
     }
 }
 
-/* A zygote that was ready is replaced at once, one that could not begin at the next START. */
-static void zygote_ended(box_agent *a)
+static void lose_zygote(box_agent *a, const box_command *except)
 {
     box_agent_take_notes(a);
     box_closep(&a->zygote_socket);
     a->zygote_pid = 0;
-    box_life_zygote_gone(a);
+    box_life_zygote_gone(a, except);
+}
+
+bool box_agent_replace_zygote(box_agent *a, const box_command *except)
+{
+    assert(a->zygote_pid > 0);
+    (void)kill(a->zygote_pid, SIGKILL); /* our child and not reaped; usually dead already */
+    lose_zygote(a, except);
+    return box_agent_need_zygote(a);
+}
+
+/* A zygote that was ready is replaced at once, one that could not begin at the next START. */
+static void zygote_ended(box_agent *a)
+{
+    lose_zygote(a, NULL);
     if (a->zygote_ready && !a->ending)
         (void)box_agent_need_zygote(a); /* else the next START tries, and says so */
 }
