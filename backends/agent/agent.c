@@ -291,7 +291,11 @@ static int prepare(box_agent *a, box_error *err)
 int box_agent_run(const box_agent_config *config, box_error *err)
 {
     box_agent *a = box_alloc(sizeof *a); /* lives as long as the process */
-    *a = (box_agent){.config = config, .conn = -1, .zygote_socket = -1, .now = box_now()};
+    /* Field by field: a literal would touch the whole table and packet, idle memory of each box. */
+    a->config = config;
+    a->conn = -1;
+    a->zygote_socket = -1;
+    a->now = box_now();
     a->reapers = config->cgroup < 0;
     a->trees = (box_trees){
         .dir = config->cgroup,
