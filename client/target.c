@@ -59,10 +59,9 @@ static int parse_dns(const char *rest, box_target *out, box_error *err)
         return box_fail(err, BOX_VALIDATION, "target %s: '%s' follows the host", rest, end);
     if (!is_port(port))
         return box_fail(err, BOX_VALIDATION, "target %s: the port must be 1 to 65535", rest);
-    out->kind = BOX_TARGET_DNS;
-    out->host = box_alloc(host_len + 1);
+    *out = (box_target){
+        .kind = BOX_TARGET_DNS, .host = box_alloc(host_len + 1), .port = box_strdup(port)};
     memcpy(out->host, host, host_len);
-    out->port = box_strdup(port);
     size_t size = host_len + strlen(port) + 4;
     bool v6 = strchr(out->host, ':') != NULL;
     out->authority = box_alloc(size);

@@ -57,13 +57,26 @@ void box_agent_take_notes(box_agent *a)
     }
 }
 
-/* A zygote that was ready is replaced at once, one that could not begin at the next START. */
-static void zygote_ended(box_agent *a)
+static void lose_zygote(box_agent *a, const box_command *except)
 {
     box_agent_take_notes(a);
     box_closep(&a->zygote_socket);
     a->zygote_pid = 0;
-    box_life_zygote_gone(a);
+    box_life_zygote_gone(a, except);
+}
+
+bool box_agent_replace_zygote(box_agent *a, const box_command *except)
+{
+    assert(a->zygote_pid > 0);
+    (void)kill(a->zygote_pid, SIGKILL); /* our child and not reaped; usually dead already */
+    lose_zygote(a, except);
+    return box_agent_need_zygote(a);
+}
+
+/* A zygote that was ready is replaced at once, one that could not begin at the next START. */
+static void zygote_ended(box_agent *a)
+{
+    lose_zygote(a, NULL);
     if (a->zygote_ready && !a->ending)
         (void)box_agent_need_zygote(a); /* else the next START tries, and says so */
 }
@@ -278,7 +291,11 @@ static int prepare(box_agent *a, box_error *err)
 int box_agent_run(const box_agent_config *config, box_error *err)
 {
     box_agent *a = box_alloc(sizeof *a); /* lives as long as the process */
-    *a = (box_agent){.config = config, .conn = -1, .zygote_socket = -1, .now = box_now()};
+    /* Field by field: a literal would touch the whole table and packet, idle memory of each box. */
+    a->config = config;
+    a->conn = -1;
+    a->zygote_socket = -1;
+    a->now = box_now();
     a->reapers = config->cgroup < 0;
     a->trees = (box_trees){
         .dir = config->cgroup,

@@ -34,7 +34,11 @@ static int pass_to_zygote(box_agent *a, box_command *c, const box_agent_packet *
     all[n_fds] = extra;
     start.reserved[0] = (uint32_t)c->slot;
     memcpy(a->packet + sizeof p->header, &start, sizeof start);
-    return box_fd_send(a->zygote_socket, a->packet, p->header.size, all, n_fds + 1, err);
+    int rc = box_fd_send(a->zygote_socket, a->packet, p->header.size, all, n_fds + 1, err);
+    bool dead = rc < 0 && (err->sys_errno == EPIPE || err->sys_errno == ECONNRESET);
+    if (dead && box_agent_replace_zygote(a, c)) /* it was killed and is not reaped yet */
+        rc = box_fd_send(a->zygote_socket, a->packet, p->header.size, all, n_fds + 1, err);
+    return rc;
 }
 
 /* What the zygote could not even be told: the sandbox's or the agent's own bounds. */
@@ -123,10 +127,10 @@ void box_life_kill_unborn(const box_agent *a, const box_command *c)
         (void)kill(reaper, SIGKILL);
 }
 
-void box_life_zygote_gone(box_agent *a)
+void box_life_zygote_gone(box_agent *a, const box_command *except)
 {
     for (box_command *c = NULL; (c = box_commands_after(&a->table, c)) != NULL;) {
-        if (c->state != BOX_COMMAND_STARTING)
+        if (c->state != BOX_COMMAND_STARTING || c == except)
             continue;
         box_life_kill_unborn(a, c);
         box_slot_fail(&a->slots[c->slot], BOX_STEP_ZYGOTE, 0, NULL);

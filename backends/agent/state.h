@@ -76,8 +76,8 @@ void box_life_signal(box_agent *a, uint64_t id, const box_agent_signal *signal);
 int box_life_acknowledge(box_agent *a, uint64_t id);
 /* The zygote (or the subreaper) says how the start in that slot went. */
 void box_life_answered(box_agent *a, uint32_t slot);
-/* Fails every start under way: the zygote is gone. */
-void box_life_zygote_gone(box_agent *a);
+/* Fails every start under way but that one (NULL: all): the zygote is gone. */
+void box_life_zygote_gone(box_agent *a, const box_command *except);
 /* A child stopped. */
 void box_life_stopped(box_agent *a, int pid);
 /* The start failed, its slot says why: STARTED is due. */
@@ -113,6 +113,9 @@ void box_end_sweep(box_agent *a);
 
 /* Makes the zygote when there is none; false when that fails. */
 bool box_agent_need_zygote(box_agent *a);
+/* Gives the zygote up (it is reaped later), with every start under way but that one; makes another.
+ */
+bool box_agent_replace_zygote(box_agent *a, const box_command *except);
 /* Reads what the zygote said, until nothing is there. */
 void box_agent_take_notes(box_agent *a);
 

@@ -34,9 +34,10 @@ static void kill_listed(int dir)
     FILE *f = fd < 0 ? NULL : fdopen(fd, "re");
     if (f == NULL)
         return;
-    int pid;
-    while (fscanf(f, "%d", &pid) == 1) {
-        if (pid > 0 && pid != (int)getpid())
+    char line[32];
+    while (fgets(line, sizeof line, f) != NULL) {
+        pid_t pid = (pid_t)strtol(line, NULL, 10); /* 0: of another pid namespace */
+        if (pid > 0 && pid != getpid())
             (void)kill(pid, SIGKILL); /* gone already is fine */
     }
     (void)fclose(f); /* only read */

@@ -82,7 +82,7 @@ int box_proc_open(pid_t pid, uint64_t start_time, int *out, box_error *err)
     if (pidfd < 0)
         return errno == ESRCH ? 0 : box_fail_errno(err, "open a process");
     /* Read after the pidfd is open: it cannot change its meaning any more. */
-    uint64_t now;
+    uint64_t now = 0;
     box_error gone;
     if (box_proc_start_time(pid, &now, &gone) == 0 && now == start_time)
         *out = box_take_fd(&pidfd);

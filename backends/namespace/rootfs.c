@@ -38,9 +38,10 @@ static int make_path(const char *path, box_error *err)
 static int mount_tmpfs(const char *path, int64_t bytes, mode_t mode, uid_t owner, box_error *err)
 {
     char options[160];
+    int64_t blocks = bytes / BLOCK;
     (void)snprintf(options, sizeof options, "size=%lld,nr_inodes=%lld,mode=%o,uid=%u,gid=%u",
-                   (long long)(bytes / BLOCK * BLOCK), (long long)(bytes / BLOCK), (unsigned)mode,
-                   (unsigned)owner, (unsigned)owner);
+                   (long long)blocks * BLOCK, (long long)blocks, (unsigned)mode, (unsigned)owner,
+                   (unsigned)owner);
     if (mount("box", path, "tmpfs", MS_NOSUID | MS_NODEV, options) < 0)
         return box_fail_errno(err, "mount /%s", path);
     return 0;

@@ -1,4 +1,5 @@
 /* Connections of boxd instances: greeting, requests, answers. */
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/epoll.h>
@@ -173,6 +174,7 @@ static void conn_flush(box_warden *w, warden_conn *c)
             return;
         }
         box_list_remove(&p->link);
+        assert(c->unsent.next != &p->link);
         c->n_unsent--;
         packet_free(p);
     }

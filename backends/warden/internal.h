@@ -133,6 +133,8 @@ struct box_warden {
     box_list running;
     size_t n_running;
     size_t n_waiters;
+    size_t n_retries; /* sandboxes with retry_at */
+    box_time next_tick;
     bool stopping; /* SIGTERM: no new requests, running helpers end */
     bool removing; /* the private boxd is gone: everything goes */
     box_time remove_by;

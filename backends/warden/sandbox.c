@@ -100,6 +100,13 @@ void sandbox_end(box_warden *w, warden_sandbox *s)
     job_queue(w, job_new(JOB_DESTROY, s, 0, 0));
 }
 
+static void retry(box_warden *w, warden_sandbox *s)
+{
+    s->retry_at = 0;
+    w->n_retries--;
+    job_queue(w, job_new(JOB_DESTROY, s, 0, 0));
+}
+
 void sandbox_end_for(box_warden *w, warden_sandbox *s, uint64_t conn, uint64_t id,
                      warden_sweep *sweep)
 {
@@ -109,10 +116,8 @@ void sandbox_end_for(box_warden *w, warden_sandbox *s, uint64_t conn, uint64_t i
     waiter->sweep = sweep;
     box_list_append(&s->waiters, &waiter->link);
     w->n_waiters++;
-    if (s->retry_at != 0) {
-        s->retry_at = 0; /* somebody waits: at once */
-        job_queue(w, job_new(JOB_DESTROY, s, 0, 0));
-    }
+    if (s->retry_at != 0)
+        retry(w, s); /* somebody waits: at once */
     sandbox_end(w, s);
 }
 
@@ -171,6 +176,7 @@ static void destroyed(box_warden *w, warden_sandbox *s, const warden_result *r)
     if (r->error.reason != BOX_NONE) {
         log_sandbox(BOX_WARN, "sandbox.destroy_failed", s, &r->error);
         s->retry_at = box_time_add(box_now(), BOX_WARDEN_RETRY_SECONDS * BOX_SECOND);
+        w->n_retries++;
         return;
     }
     log_sandbox(BOX_INFO, "sandbox.destroyed", s, NULL);
@@ -186,12 +192,10 @@ void sandboxes_retry(box_warden *w)
     size_t at = 0;
     void *value;
     box_time now = box_now();
-    while (box_map_next(w->sandboxes, &at, &value)) {
+    while (w->n_retries > 0 && box_map_next(w->sandboxes, &at, &value)) {
         warden_sandbox *s = value;
-        if (s->retry_at == 0 || s->retry_at > now)
-            continue;
-        s->retry_at = 0;
-        job_queue(w, job_new(JOB_DESTROY, s, 0, 0));
+        if (s->retry_at != 0 && s->retry_at <= now)
+            retry(w, s);
     }
 }
 

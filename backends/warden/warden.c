@@ -299,17 +299,6 @@ static void reap_strangers(const box_warden *w)
     }
 }
 
-static bool has_retries(const box_warden *w)
-{
-    size_t at = 0;
-    void *value;
-    while (box_map_next(w->sandboxes, &at, &value)) {
-        if (((const warden_sandbox *)value)->retry_at != 0)
-            return true;
-    }
-    return false;
-}
-
 /* True when the loop is to end; *failed when sandboxes could not be removed in time. */
 static bool finished(const box_warden *w, bool *failed)
 {
@@ -323,7 +312,7 @@ static bool finished(const box_warden *w, bool *failed)
 
 static int wait_and_handle(box_warden *w, box_error *err)
 {
-    bool ticks = w->n_running > 0 || w->removing || has_retries(w);
+    bool ticks = w->n_running > 0 || w->removing || w->n_retries > 0;
     struct epoll_event e;
     /* One at a time: no event of a batch can then name something an earlier one has freed. */
     int n = epoll_wait(w->epoll, &e, 1, ticks ? TICK_MS : -1);
@@ -332,7 +321,9 @@ static int wait_and_handle(box_warden *w, box_error *err)
     if (n > 0) {
         warden_watch *watch = e.data.ptr;
         watch->ready(w, watch, e.events);
-    } else {
+    }
+    if (box_now() >= w->next_tick) {
+        w->next_tick = box_time_add(box_now(), TICK_MS * BOX_MS);
         sandboxes_retry(w);
         reap_strangers(w);
     }

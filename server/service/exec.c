@@ -128,12 +128,14 @@ static int start_exec(exec_call *c, const Box__V1__ExecRequest *r, const box_exe
     int bad = box_convert_command(r->command, &command, err);
     bad |= box_convert_spec(r->spec, &spec, err);
     bad |= convert_queue_timeout(r->queue_timeout, &request, err);
-    if (bad != 0)
+    request.spec = r->spec != NULL ? &spec : NULL;
+    request.command = r->command != NULL ? &command.command : NULL;
+    if (bad != 0) {
+        BOX_IGNORE(box_exec_check(&request, err)); /* the other violations too */
         return -1;
+    }
     if (r->idempotency_key[0] != '\0')
         box_convert_digest(&r->base, digest);
-    request.spec = r->spec != NULL ? &spec : NULL;
-    request.command = &command.command;
     return box_exec_start(box_call_context(c->call), &request, events, c, &c->exec, err);
 }
 
@@ -235,7 +237,7 @@ static void call_writable(box_call *call, void *arg)
 
 static int check_start(const Box__V1__ExecStart *s, const box_command *command, box_error *err)
 {
-    if (s->terminal != NULL) {
+    if (s->terminal != NULL && err->reason == BOX_NONE) {
         (void)box_fail(err, BOX_GUARANTEE_UNSUPPORTED, "not built yet: start.terminal");
         box_error_add(err, "guarantees", "terminal");
         box_error_add(err, "backend", "");
@@ -269,14 +271,15 @@ static int start_stream(exec_call *c, const Box__V1__ExecStart *s, box_error *er
     int bad = box_convert_command(s->command, &command, err);
     bad |= box_convert_spec(s->spec, &spec, err);
     bad |= convert_queue_timeout(s->queue_timeout, &request, err);
-    if (bad == 0)
-        bad = check_start(s, &command.command, err);
-    if (bad != 0)
+    request.spec = s->spec != NULL ? &spec : NULL;
+    request.command = s->command != NULL ? &command.command : NULL;
+    bad |= check_start(s, &command.command, err);
+    if (bad != 0) {
+        BOX_IGNORE(box_exec_check(&request, err)); /* the other violations too */
         return -1;
+    }
     if (s->idempotency_key[0] != '\0')
         box_convert_digest(&s->base, digest);
-    request.spec = s->spec != NULL ? &spec : NULL;
-    request.command = &command.command;
     return box_exec_start(box_call_context(c->call), &request, &events, c, &c->exec, err);
 }
 

@@ -30,14 +30,15 @@ static int take_leftovers(const Box__V1__Command *m, box_command *out, box_error
 static int take_spans(const Box__V1__Command *m, box_command *out, box_error *err)
 {
     int bad = 0;
-    out->has_timeout = m->timeout != NULL;
     if (m->timeout != NULL)
         bad |= box_convert_span(m->timeout, "command.timeout", &out->timeout_ns, err);
-    out->has_idle_timeout = m->idle_timeout != NULL;
+    out->has_timeout = m->timeout != NULL && bad == 0;
+    int bad_idle = 0;
     if (m->idle_timeout != NULL)
-        bad |=
+        bad_idle =
             box_convert_span(m->idle_timeout, "command.idle_timeout", &out->idle_timeout_ns, err);
-    return bad;
+    out->has_idle_timeout = m->idle_timeout != NULL && bad_idle == 0;
+    return bad | bad_idle;
 }
 
 static void take_env(const Box__V1__Command *m, box_command_view *out)

@@ -47,8 +47,10 @@ static int create_session(box_call *call, const Box__V1__CreateSessionRequest *r
         return -1;
     BOX_AUTO(box_spec_done)
     box_spec spec = {0};
-    if (box_convert_spec(r->spec, &spec, err) < 0)
+    if (box_convert_spec(r->spec, &spec, err) < 0) {
+        BOX_IGNORE(box_session_check(r->session_id, &spec, err)); /* the other violations too */
         return -1;
+    }
     if (r->idempotency_key[0] != '\0')
         box_convert_digest(&r->base, digest);
     box_create_request request = {.tenant = tenant,

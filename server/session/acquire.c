@@ -20,6 +20,14 @@ int box_session_id_check(const char *id, const char *field, box_error *err)
     return 0;
 }
 
+int box_session_check(const char *id, const box_spec *spec, box_error *err)
+{
+    int bad = box_session_id_check(id, "session_id", err);
+    if (spec != NULL)
+        bad |= box_spec_check(spec, "spec.", err);
+    return bad;
+}
+
 static const box_profile *profile_of(const char *standard, const box_spec *asked, box_error *err)
 {
     if ((asked->set & BOX_SPEC_PROFILE) == 0 || asked->profile[0] == '\0')
@@ -224,9 +232,7 @@ int box_sessions_acquire(box_sessions *all, const box_acquire *a, box_session **
 {
     static const box_spec nothing;
     const box_spec *asked = a->spec != NULL ? a->spec : &nothing;
-    int bad = box_session_id_check(a->id, "session_id", err);
-    bad |= box_spec_check(asked, "spec.", err);
-    if (bad != 0)
+    if (box_session_check(a->id, asked, err) < 0)
         return -1;
     if (asked->unsupported != NULL) {
         (void)box_fail(err, BOX_GUARANTEE_UNSUPPORTED, "not built yet: %s", asked->unsupported);

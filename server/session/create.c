@@ -108,7 +108,7 @@ void box_session_create(box_sessions *all, const box_create_request *r, box_sess
                         void *arg)
 {
     box_error err = {0};
-    if (box_session_id_check(r->id, "session_id", &err) < 0) {
+    if (box_session_check(r->id, r->spec, &err) < 0) {
         box_session_answer_error(done, arg, &err);
         return;
     }

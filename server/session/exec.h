@@ -100,6 +100,10 @@ typedef struct box_exec_request {
     const uint8_t *digest;       /* 32 bytes of the request, with idempotency_key */
 } box_exec_request;
 
+/* VALIDATION with every violation there is. box_exec_start begins with it; for callers that found
+ * one before and owe the rest (err may hold theirs; command may be NULL). */
+int box_exec_check(const box_exec_request *r, box_error *err) BOX_MUST_USE;
+
 /* Checks, finds or makes the session, queues. -1: nothing was made and no event follows
  * (VALIDATION, SESSION_CONFLICT, SESSION_LIMIT, GUARANTEE_UNSUPPORTED, IDEMPOTENCY_*, ...).
  * Errors of `done`: EXEC_QUEUE {limit, max, used}, SESSION_NOT_RUNNING, SESSION_BROKEN {cause},

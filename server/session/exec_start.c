@@ -3,9 +3,10 @@
 #include "base/limits.h"
 #include "session/execution.h"
 
-static int check(const box_exec_request *r, box_error *err)
+int box_exec_check(const box_exec_request *r, box_error *err)
 {
-    int bad = box_command_check(r->command, "command.", err);
+    int bad = r->command != NULL ? box_command_check(r->command, "command.", err) : 0;
+    bad |= box_session_check(r->session_id, r->spec, err);
     if (r->has_queue_timeout && r->queue_timeout_ns < 0)
         bad |= box_violation(err, "queue_timeout", "must not be negative");
     return bad;
@@ -136,7 +137,7 @@ static int start(box_sessions *all, const box_exec_request *r, const box_exec_ev
 int box_exec_start(box_sessions *all, const box_exec_request *r, const box_exec_events *events,
                    void *arg, box_exec **out, box_error *err)
 {
-    if (check(r, err) < 0 || begin_idempotency(all, r, err) < 0)
+    if (box_exec_check(r, err) < 0 || begin_idempotency(all, r, err) < 0)
         return -1;
     int rc = start(all, r, events, arg, out, err);
     if (rc < 0)

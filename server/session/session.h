@@ -128,6 +128,10 @@ void box_session_info_done(box_session_info *info);
 /* info is NULL exactly when err is not. Both are borrowed for the call. */
 typedef void (*box_session_done)(void *arg, const box_session_info *info, const box_error *err);
 
+/* VALIDATION with every violation of an id and a spec (NULL: none) of a creating call; what err
+ * holds of them already stays. The calls below check by themselves. */
+int box_session_check(const char *id, const box_spec *spec, box_error *err) BOX_MUST_USE;
+
 typedef struct box_create_request {
     const char *tenant;
     const char *id;              /* "" = the server makes one */

@@ -12,6 +12,8 @@ typedef struct test_warden {
     char dir[64];    /* temporary; holds the configuration, the socket and the state files */
     char socket[96]; /* path */
     pid_t pid;
+    const char
+        *hidden;      /* control group mounts it shall not see: "unified", "" = all, NULL = none */
     int refused_call; /* a system call number that answers ENOSYS in the warden; 0 = none */
 } test_warden;
 

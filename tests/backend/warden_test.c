@@ -383,6 +383,39 @@ static void older_kernels_are_served_too(void **state)
     }
 }
 
+static void hosts_with_fewer_control_groups_say_so(void **state)
+{
+    (void)state;
+    const uint32_t limits = BOX_G_MEMORY | BOX_G_PIDS | BOX_G_CPU | BOX_G_LIVE_LIMITS;
+    static const char *const hidden[] = {"cgroup2", ""};
+    for (size_t i = 0; i < BOX_COUNT(hidden); i++) {
+        test_warden w;
+        test_box box;
+        bool none = hidden[i][0] == '\0';
+        test_warden_init(&w, "");
+        w.hidden = hidden[i];
+        test_warden_start(&w);
+        test_boxd b = new_boxd(&w);
+        if (!none && (b.hello.guarantees & BOX_G_MEMORY) == 0)
+            skip(); /* this host has cgroup2 alone */
+        assert_int_equal(b.hello.guarantees & BOX_G_COMMAND_CGROUP, 0);
+        assert_int_equal(b.hello.guarantees & limits, none ? 0 : limits);
+        test_box_create(&b, &w, plain, &box);
+        assert_int_equal(box.cgroup, -1);
+        assert_string_equal(test_box_output(&box, "echo works"), "works");
+        BOX_AUTO(box_closep)
+        int pidfd = dup(box.pidfd);
+        test_box_destroy(&b, &box);
+        assert_true(has_ended(pidfd, 0));
+        box_error err =
+            test_box_refused(&b, &w, (box_warden_create){.required = BOX_G_COMMAND_CGROUP});
+        assert_string_equal(box_error_get(&err, "guarantees"), "command_cgroup");
+        assert_int_equal(cgroups_named(&b.instance, "box-"), 0);
+        test_boxd_close(&b);
+        test_warden_done(&w);
+    }
+}
+
 static bool is_dropped(test_boxd *b)
 {
     char byte;
@@ -474,6 +507,7 @@ int main(void)
         cmocka_unit_test(a_second_warden_is_refused_the_same_directory),
         cmocka_unit_test(a_private_warden_takes_its_sandboxes_with_it),
         cmocka_unit_test(older_kernels_are_served_too),
+        cmocka_unit_test(hosts_with_fewer_control_groups_say_so),
         cmocka_unit_test(broken_packets_end_only_their_own_connection),
         cmocka_unit_test(another_user_is_refused),
     };

@@ -52,7 +52,7 @@ step "no path of the build or source tree in what is read by people and tools"
 step "every header stands alone, in C and C++"
 while read -r header; do
     for mode in "$cc -std=c11 -x c" "$cxx -std=c++17 -x c++"; do
-        # shellcheck disable=SC2086
+        # shellcheck disable=SC2046,SC2086
         printf '#include <%s>\n' "$header" | $mode -Wall -Wextra -Werror -fsyntax-only $(pkg-config --cflags box) - ||
             die "$header: $mode"
     done
@@ -61,9 +61,9 @@ done < <(cd "$prefix/include" && find box -name '*.h' | sort)
 check_example() {
     local out code=0
     out=$("$1" 2>&1) && code=0 || code=$?
-    [ "$code" = 2 ] && [[ $out == "libbox $(pkg-config --modversion box):"* ]] || die "$1: $out"
+    [[ $code == 2 && $out == "libbox $(pkg-config --modversion box):"* ]] || die "$1: $out"
     out=$(BOX_ENDPOINT=unix:$work/nobody "$1" true 2>&1) && code=0 || code=$?
-    [ "$code" = 125 ] && [[ $out == RUNTIME_UNAVAILABLE:* ]] || die "$1: $out"
+    [[ $code == 125 && $out == RUNTIME_UNAVAILABLE:* ]] || die "$1: $out"
 }
 
 step "pkg-config"
