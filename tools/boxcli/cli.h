@@ -24,6 +24,7 @@ typedef struct cli {
     const char *endpoint;   /* NULL: BOX_ENDPOINT */
     const char *token_file; /* NULL: BOX_TOKEN_FILE */
     const char *ca;         /* NULL: BOX_CA */
+    bool plaintext;         /* dns: without TLS */
     const char *tenant;     /* NULL; else metadata box-tenant */
     uint64_t timeout_ns;    /* of unary calls; 0 = 60 s */
     box_channel *channel;   /* made by cli_connect */
@@ -69,6 +70,5 @@ uint64_t cli_duration(struct argp_state *state, const char *option, const char *
 int64_t cli_number(struct argp_state *state, const char *option, const char *text, int64_t min,
                    int64_t max);
 
-/* Text for a terminal: control characters of a server's strings become '?'. Borrowed until the next
- * call. */
-const char *cli_clean(const char *text);
+/* Text for a terminal: control characters in a server's string become '?', in place. Returns it. */
+const char *cli_clean(char *text);

@@ -13,7 +13,7 @@
 
 /* Answers may hold what the caller asked for with --output-limit: more than a stock client's 4 MiB.
  */
-enum { MAX_ANSWER_BYTES = 256 * 1024 * 1024, DEFAULT_TIMEOUT_SECONDS = 60, CLEAN_BYTES = 4096 };
+enum { MAX_ANSWER_BYTES = 256 * 1024 * 1024, DEFAULT_TIMEOUT_SECONDS = 60 };
 
 void cli_parse(const struct argp *parser, int argc, char **argv, void *input)
 {
@@ -32,7 +32,15 @@ static int read_token(const char *path, box_buf *to, const char **token, box_err
         return box_wrap(err, "token file %s", path);
     char *end = (char *)(uintptr_t)*token;
     end[strcspn(end, " \t\r\n")] = '\0';
+    if (**token == '\0')
+        return box_fail(err, BOX_UNAUTHENTICATED, "the token file %s holds no token", path);
     return 0;
+}
+
+static const char *from_environment(const char *name)
+{
+    const char *value = getenv(name);
+    return value != NULL && *value != '\0' ? value : NULL;
 }
 
 static int connect_channel(cli *c, box_error *err)
@@ -47,12 +55,13 @@ static int connect_channel(cli *c, box_error *err)
      * terminal set both. The library alone would not mix them. */
     bool spawned = c->endpoint != NULL && strncmp(c->endpoint, "spawn:", 6) == 0;
     if (c->endpoint != NULL && !spawned && token_file == NULL)
-        token_file = getenv("BOX_TOKEN_FILE");
-    if (token_file != NULL && *token_file != '\0' && read_token(token_file, &text, &token, err) < 0)
+        token_file = from_environment("BOX_TOKEN_FILE");
+    if (token_file != NULL && read_token(token_file, &text, &token, err) < 0)
         return -1;
     box_channel_options options = {
-        .ca_file = c->ca != NULL ? c->ca : getenv("BOX_CA"),
+        .ca_file = c->ca != NULL ? c->ca : from_environment("BOX_CA"),
         .token = token,
+        .plaintext = c->plaintext,
         .max_message_bytes = MAX_ANSWER_BYTES,
     };
     return box_channel_new(c->endpoint, &options, &c->channel, err);
@@ -96,6 +105,15 @@ static const char *advice(const box_error *err)
     return NULL;
 }
 
+static void print_violation(const char *field, const char *problem)
+{
+    BOX_AUTO(box_freep)
+    char *name = box_strdup(field);
+    BOX_AUTO(box_freep)
+    char *text = box_strdup(problem);
+    fprintf(stderr, "  %s: %s\n", cli_clean(name), cli_clean(text));
+}
+
 int cli_fail(const cli *c, const box_error *err)
 {
     size_t at = 0;
@@ -105,7 +123,7 @@ int cli_fail(const cli *c, const box_error *err)
     fprintf(stderr, "boxcli: %s (%s)\n", err->msg, box_reason_name(err->reason));
     while (box_error_next(err, &at, &key, &value)) {
         if (strncmp(key, "field:", 6) == 0)
-            fprintf(stderr, "  %s: %s\n", key + 6, value);
+            print_violation(key + 6, value);
     }
     if (err->retry_ms > 0)
         fprintf(stderr, "  try again in %u ms\n", err->retry_ms);
@@ -168,12 +186,17 @@ int64_t cli_number(struct argp_state *state, const char *option, const char *tex
     return value;
 }
 
-const char *cli_clean(const char *text)
+/* The C1 controls too, which are two bytes in UTF-8 (C2 80 to C2 9F): terminals obey them as they
+ * do the C0 ones. */
+const char *cli_clean(char *text)
 {
-    static _Thread_local char clean[CLEAN_BYTES];
-    size_t n = 0;
-    for (; text[n] != '\0' && n + 1 < sizeof clean; n++)
-        clean[n] = (unsigned char)text[n] < 0x20 || text[n] == 0x7f ? '?' : text[n];
-    clean[n] = '\0';
-    return clean;
+    for (unsigned char *at = (unsigned char *)text; *at != '\0'; at++) {
+        bool c1 = at[0] == 0xc2 && at[1] >= 0x80 && at[1] <= 0x9f;
+        if (*at >= 0x20 && *at != 0x7f && !c1)
+            continue;
+        if (c1)
+            *at++ = '?';
+        *at = '?';
+    }
+    return text;
 }

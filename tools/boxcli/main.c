@@ -17,17 +17,27 @@ typedef struct found {
     int words; /* of argv that name it */
 } found;
 
-static int list_commands(FILE *to, bool bare)
+/* noun NULL: all. Returns how many there are. */
+static int list_commands(FILE *to, const char *noun)
 {
+    int n = 0;
     for (size_t i = 0; i < BOX_COUNT(tables); i++) {
         for (const cli_command *c = tables[i]; c->noun != NULL; c++) {
-            if (bare)
-                fprintf(to, "%s%s%s\n", c->noun, c->verb != NULL ? " " : "",
-                        c->verb != NULL ? c->verb : "");
-            else
-                fprintf(to, "  %-9s %-9s %s\n", c->noun, c->verb != NULL ? c->verb : "",
-                        c->summary);
+            if (noun != NULL && strcmp(noun, c->noun) != 0)
+                continue;
+            fprintf(to, "  %-10s %-7s %s\n", c->noun, c->verb != NULL ? c->verb : "", c->summary);
+            n++;
         }
+    }
+    return n;
+}
+
+/* One a line, for completion. */
+static int name_commands(void)
+{
+    for (size_t i = 0; i < BOX_COUNT(tables); i++) {
+        for (const cli_command *c = tables[i]; c->noun != NULL; c++)
+            printf("%s%s%s\n", c->noun, c->verb != NULL ? " " : "", c->verb != NULL ? c->verb : "");
     }
     return CLI_OK;
 }
@@ -50,6 +60,7 @@ static const char options_text[] =
     "  --endpoint=TARGET   dns:///HOST:PORT, unix:/PATH or \"spawn:boxd ...\" (BOX_ENDPOINT)\n"
     "  --token-file=FILE   file with the token (BOX_TOKEN_FILE)\n"
     "  --ca=FILE           PEM file of the CA that signed the server's certificate (BOX_CA)\n"
+    "  --plaintext         no TLS; with a token only to this host\n"
     "  --tenant=ID         act as this tenant (needs scope tenants.act)\n"
     "  --help, --version\n"
     "\n"
@@ -62,7 +73,7 @@ static const char options_text[] =
 static int usage(FILE *to)
 {
     fputs(usage_text, to);
-    (void)list_commands(to, false);
+    (void)list_commands(to, NULL);
     fputs(options_text, to);
     return to == stdout ? CLI_OK : CLI_MISUSED;
 }
@@ -85,34 +96,28 @@ static found find(int argc, char **argv)
     return (found){0};
 }
 
-static bool is_noun(const char *word)
-{
-    for (size_t i = 0; i < BOX_COUNT(tables); i++) {
-        for (const cli_command *c = tables[i]; c->noun != NULL; c++) {
-            if (strcmp(c->noun, word) == 0)
-                return true;
-        }
-    }
-    return false;
-}
-
-/* "--name=value" or "--name value" of a global option; advances *at past it. */
+/* "--name=value" or "--name value" of a global option; advances *at past it. An option without its
+ * value is the caller's to report: *at stays. */
 static bool option(const char *name, int argc, char **argv, int *at, const char **value)
 {
     size_t len = strlen(name);
     const char *word = argv[*at];
-    if (strncmp(word, name, len) != 0)
+    if (strncmp(word, name, len) != 0 || (word[len] != '=' && word[len] != '\0'))
         return false;
     if (word[len] == '=') {
         *value = word + len + 1;
         *at += 1;
-        return true;
+    } else if (*at + 1 < argc) {
+        *value = argv[*at + 1];
+        *at += 2;
     }
-    if (word[len] != '\0' || *at + 1 >= argc)
-        return false;
-    *value = argv[*at + 1];
-    *at += 2;
     return true;
+}
+
+static int misused(const char *what, const char *word)
+{
+    fprintf(stderr, "boxcli: %s %s; see boxcli --help\n", what, word);
+    return CLI_MISUSED;
 }
 
 /* Global options stand before the noun. Returns its index, or -1 with *code. */
@@ -120,8 +125,12 @@ static int parse_global(cli *c, int argc, char **argv, int *code)
 {
     int at = 1;
     while (at < argc && argv[at][0] == '-') {
+        int before = at;
         if (strcmp(argv[at], "--json") == 0) {
             c->json = true;
+            at++;
+        } else if (strcmp(argv[at], "--plaintext") == 0) {
+            c->plaintext = true;
             at++;
         } else if (strcmp(argv[at], "--help") == 0 || strcmp(argv[at], "-h") == 0) {
             *code = usage(stdout);
@@ -134,22 +143,26 @@ static int parse_global(cli *c, int argc, char **argv, int *code)
                    !option("--token-file", argc, argv, &at, &c->token_file) &&
                    !option("--ca", argc, argv, &at, &c->ca) &&
                    !option("--tenant", argc, argv, &at, &c->tenant)) {
-            fprintf(stderr, "boxcli: unknown option %s; see boxcli --help\n", argv[at]);
-            *code = CLI_MISUSED;
+            *code = misused("unknown option", argv[at]);
+            return -1;
+        } else if (at == before) {
+            *code = misused("a value is missing behind", argv[at]);
             return -1;
         }
     }
     return at;
 }
 
+/* "boxcli session --help", "boxcli session" and what is no command at all. */
 static int unknown(int argc, char **argv)
 {
-    if (is_noun(argv[0]))
-        fprintf(stderr, "boxcli: %s needs a verb%s%s; see boxcli --help\n", argv[0],
-                argc > 1 ? ", and has none called " : "", argc > 1 ? argv[1] : "");
-    else
-        fprintf(stderr, "boxcli: no command called %s; see boxcli --help\n", argv[0]);
-    return CLI_MISUSED;
+    bool help = argc > 1 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0);
+    FILE *to = help ? stdout : stderr;
+    if (argc > 1 && !help)
+        fprintf(to, "boxcli: no command called %s %s\n", argv[0], argv[1]);
+    if (list_commands(to, argv[0]) == 0)
+        return misused("no command called", argv[0]);
+    return help ? CLI_OK : CLI_MISUSED;
 }
 
 static int run(cli *c, int argc, char **argv)
@@ -157,7 +170,7 @@ static int run(cli *c, int argc, char **argv)
     if (strcmp(argv[0], "help") == 0)
         return usage(stdout);
     if (strcmp(argv[0], "commands") == 0) /* for completion */
-        return list_commands(stdout, true);
+        return name_commands();
     found f = find(argc, argv);
     if (f.command == NULL)
         return unknown(argc, argv);
@@ -166,12 +179,7 @@ static int run(cli *c, int argc, char **argv)
                    f.command->verb != NULL ? " " : "",
                    f.command->verb != NULL ? f.command->verb : "");
     argv[f.words - 1] = name;
-    int code = f.command->run(c, argc - f.words + 1, argv + f.words - 1);
-    if (fflush(stdout) != 0 && code == CLI_OK) {
-        fputs("boxcli: cannot write the output\n", stderr);
-        code = CLI_FAILED;
-    }
-    return code;
+    return f.command->run(c, argc - f.words + 1, argv + f.words - 1);
 }
 
 int main(int argc, char **argv)
@@ -183,6 +191,10 @@ int main(int argc, char **argv)
     int at = parse_global(&c, argc, argv, &code);
     if (at >= 0)
         code = at < argc ? run(&c, argc - at, argv + at) : usage(stderr);
+    if ((fflush(stdout) != 0 || ferror(stdout) != 0) && code == CLI_OK) {
+        fputs("boxcli: cannot write the output\n", stderr);
+        code = CLI_FAILED;
+    }
     box_channel_free(c.channel);
     box_metadata_done(&c.metadata);
     return code;

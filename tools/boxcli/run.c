@@ -108,7 +108,7 @@ static error_t parse_word(run_args *a, char *word, struct argp_state *state)
 static void check_complete(const run_args *a, const struct argp_state *state)
 {
     bool shell = a->command->shell_command[0] != '\0';
-    if (a->wants_session && a->session == NULL)
+    if (a->wants_session && (a->session == NULL || *a->session == '\0'))
         argp_error(state, "name a session");
     if (a->command->n_argv == 0 && !shell)
         argp_error(state, "name a command behind --, or give --shell");

@@ -7,7 +7,7 @@
 #include "box/v1/session.client.h"
 #include "spec.h"
 
-enum { LIST_PAGE = 1000 };
+enum { LIST_PAGE = 1000, MAX_PATHS = 64 };
 
 static const char *state_name(Box__V1__SessionState state)
 {
@@ -178,23 +178,30 @@ static int list(cli *c, int argc, char **argv)
     return CLI_OK;
 }
 
-/* Which fields the options set: those are the mask. */
-static size_t mask_of(const Box__V1__SessionSpec *spec, char *paths[8])
+static bool is_set(const ProtobufCMessage *message, const ProtobufCFieldDescriptor *f)
 {
-    static const char *const names[] = {"labels",     "idle_ttl",     "max_parallel_execs",
-                                        "cpu_millis", "memory_bytes", "pids_limit"};
-    const bool set[] = {
-        spec->n_labels > 0,
-        spec->idle_ttl != NULL,
-        box__v1__session_spec__has_max_parallel_execs(spec),
-        box__v1__session_spec__has_cpu_millis(spec),
-        box__v1__session_spec__has_memory_bytes(spec),
-        box__v1__session_spec__has_pids_limit(spec),
-    };
+    const char *base = (const char *)message;
+    const void *value = base + f->offset;
+    if (f->label == PROTOBUF_C_LABEL_REPEATED)
+        return *(const size_t *)(const void *)(base + f->quantifier_offset) > 0;
+    if ((f->flags & PROTOBUF_C_FIELD_FLAG_ONEOF) != 0)
+        return *(const uint32_t *)(const void *)(base + f->quantifier_offset) == f->id;
+    if (f->type == PROTOBUF_C_TYPE_MESSAGE)
+        return *(void *const *)value != NULL;
+    if (f->type == PROTOBUF_C_TYPE_STRING)
+        return **(char *const *)value != '\0';
+    return f->type == PROTOBUF_C_TYPE_ENUM && *(const int *)value != 0;
+}
+
+/* Whatever the options set is the mask: what cannot be changed is the server's to refuse by name.
+ */
+static size_t mask_of(const Box__V1__SessionSpec *spec, char *paths[MAX_PATHS])
+{
+    const ProtobufCMessageDescriptor *type = spec->base.descriptor;
     size_t n = 0;
-    for (size_t i = 0; i < BOX_COUNT(names); i++) {
-        if (set[i])
-            paths[n++] = (char *)(uintptr_t)names[i];
+    for (unsigned i = 0; i < type->n_fields && n < MAX_PATHS; i++) {
+        if (is_set(&spec->base, &type->fields[i]))
+            paths[n++] = (char *)(uintptr_t)type->fields[i].name;
     }
     return n;
 }
@@ -217,7 +224,7 @@ static int update(cli *c, int argc, char **argv)
     box__v1__update_session_request__init(&request);
     Google__Protobuf__FieldMask mask;
     google__protobuf__field_mask__init(&mask);
-    char *paths[8];
+    char *paths[MAX_PATHS];
     mask.paths = paths;
     mask.n_paths = spec != NULL ? mask_of(spec, paths) : 0;
     request.session_id = a.words.word[0];

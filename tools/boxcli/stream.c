@@ -1,6 +1,7 @@
 #include "stream.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/signalfd.h>
@@ -22,62 +23,9 @@ typedef struct stream {
     int signals;               /* signalfd */
     int interrupted;           /* first signal that came, 0 = none */
     box_time kill_at;          /* 0 = not asked to end */
+    bool given_up;             /* its end is not waited for any more */
     bool output_lost;          /* stdout or stderr could not be written */
 } stream;
-
-/* --- from the server
- * ------------------------------------------------------------------------------- */
-
-static void put(stream *s, int fd, const ProtobufCBinaryData *data)
-{
-    box_error err;
-    if (s->output_lost || box_fd_write_all(fd, data->data, data->len, &err) == 0)
-        return;
-    s->output_lost = true; /* nobody reads any more: the command ends too */
-    box_client_cancel(s->call);
-}
-
-static Box__V1__Verdict *copy_verdict(const Box__V1__Verdict *v)
-{
-    size_t size = box__v1__verdict__get_packed_size(v);
-    uint8_t *data = malloc(size + 1);
-    if (data == NULL)
-        return NULL;
-    (void)box__v1__verdict__pack(v, data);
-    Box__V1__Verdict *copy = box__v1__verdict__unpack(NULL, size, data);
-    free(data);
-    return copy;
-}
-
-static void on_message(void *arg, box_client_call *call, const Box__V1__ExecStreamResponse *m)
-{
-    stream *s = arg;
-    (void)call;
-    switch (m->response_case) {
-    case BOX__V1__EXEC_STREAM_RESPONSE__RESPONSE_STDOUT_DATA:
-        put(s, STDOUT_FILENO, &m->stdout_data);
-        break;
-    case BOX__V1__EXEC_STREAM_RESPONSE__RESPONSE_STDERR_DATA:
-        put(s, STDERR_FILENO, &m->stderr_data);
-        break;
-    case BOX__V1__EXEC_STREAM_RESPONSE__RESPONSE_VERDICT:
-        cli_message_free(s->verdict);
-        s->verdict = copy_verdict(m->verdict);
-        break;
-    default: /* started, and what later servers may add */
-        break;
-    }
-}
-
-static void on_done(void *arg, box_client_call *call, const box_error *status,
-                    const box_metadata *trailers)
-{
-    stream *s = arg;
-    (void)call;
-    (void)trailers;
-    s->done = true;
-    s->status = *status;
-}
 
 /* --- to the server
  * ---------------------------------------------------------------------------------- */
@@ -144,10 +92,8 @@ static void check_grace(stream *s)
     send_signal(s, SIGKILL, BOX__V1__SIGNAL_SCOPE__SIGNAL_SCOPE_TREE);
     box_client_cancel(s->call); /* if even that is not answered, the end of the call kills it */
     s->kill_at = 0;
+    s->given_up = true;
 }
-
-/* --- the loop
- * --------------------------------------------------------------------------------------- */
 
 static int earlier(int timeout, const stream *s)
 {
@@ -156,6 +102,79 @@ static int earlier(int timeout, const stream *s)
     int left = (int)((box_time_left(s->kill_at, box_now()) + BOX_MS - 1) / BOX_MS);
     return timeout < 0 || left < timeout ? left : timeout;
 }
+
+/* --- from the server
+ * ------------------------------------------------------------------------------- */
+
+/* A reader that stops must not keep Ctrl-C from working: never more is written than a pipe takes
+ * without waiting (PIPE_BUF, pipe(7)), and signals are looked at meanwhile. */
+static void put(stream *s, int fd, const ProtobufCBinaryData *data)
+{
+    for (size_t at = 0; at < data->len && !s->output_lost && !s->given_up;) {
+        struct pollfd fds[2] = {{.fd = fd, .events = POLLOUT},
+                                {.fd = s->signals, .events = POLLIN}};
+        if (poll(fds, 2, earlier(-1, s)) < 0 && errno != EINTR)
+            s->output_lost = true;
+        if (fds[1].revents != 0)
+            pass_signal(s);
+        check_grace(s);
+        if (fds[0].revents == 0)
+            continue;
+        size_t len = data->len - at < PIPE_BUF ? data->len - at : PIPE_BUF;
+        ssize_t n = write(fd, data->data + at, len);
+        if (n > 0)
+            at += (size_t)n;
+        else if (n < 0 && errno != EINTR && errno != EAGAIN)
+            s->output_lost = true;
+    }
+    if (s->output_lost) /* nobody reads any more: the command ends too */
+        box_client_cancel(s->call);
+}
+
+static Box__V1__Verdict *copy_verdict(const Box__V1__Verdict *v)
+{
+    size_t size = box__v1__verdict__get_packed_size(v);
+    uint8_t *data = malloc(size + 1);
+    if (data == NULL)
+        return NULL;
+    (void)box__v1__verdict__pack(v, data);
+    Box__V1__Verdict *copy = box__v1__verdict__unpack(NULL, size, data);
+    free(data);
+    return copy;
+}
+
+static void on_message(void *arg, box_client_call *call, const Box__V1__ExecStreamResponse *m)
+{
+    stream *s = arg;
+    (void)call;
+    switch (m->response_case) {
+    case BOX__V1__EXEC_STREAM_RESPONSE__RESPONSE_STDOUT_DATA:
+        put(s, STDOUT_FILENO, &m->stdout_data);
+        break;
+    case BOX__V1__EXEC_STREAM_RESPONSE__RESPONSE_STDERR_DATA:
+        put(s, STDERR_FILENO, &m->stderr_data);
+        break;
+    case BOX__V1__EXEC_STREAM_RESPONSE__RESPONSE_VERDICT:
+        cli_message_free(s->verdict);
+        s->verdict = copy_verdict(m->verdict);
+        break;
+    default: /* started, and what later servers may add */
+        break;
+    }
+}
+
+static void on_done(void *arg, box_client_call *call, const box_error *status,
+                    const box_metadata *trailers)
+{
+    stream *s = arg;
+    (void)call;
+    (void)trailers;
+    s->done = true;
+    s->status = *status;
+}
+
+/* --- the loop
+ * --------------------------------------------------------------------------------------- */
 
 static void loop(cli *c, stream *s)
 {
@@ -198,8 +217,10 @@ static int open_signals(void)
     (void)sigaddset(&set, SIGTERM);
     (void)sigaddset(&set, SIGHUP);
     (void)sigaddset(&set, SIGQUIT);
-    (void)sigprocmask(SIG_BLOCK, &set, NULL);
-    return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+    int fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+    if (fd >= 0) /* else they end boxcli, and with it the call */
+        (void)sigprocmask(SIG_BLOCK, &set, NULL);
+    return fd;
 }
 
 int cli_stream(cli *c, Box__V1__ExecStart *start)
