@@ -510,12 +510,16 @@ class BoxdCase(unittest.TestCase):
         return answer
 
     def commands_in(self, session_id):
-        """Processes of the commands' user in a session, as it sees them itself: `ps` without
-        itself."""
+        """Names of the commands that run in a session, as it sees them itself; without the shell
+        that looks, which starts nothing."""
         text = self.client.out(
-            "for p in /proc/[0-9]*; do read -r name < $p/comm && echo ${p#/proc/} $name; done "
-            "2>/dev/null; true", session_id)
-        return [line for line in text.splitlines() if not line.endswith(" sh")]
+            "for p in /proc/[0-9]*; do\n"
+            "  test ${p#/proc/} = $$ || while read -r key value rest; do\n"
+            "    case $key in Name:) name=$value;; State:) state=$value;;\n"
+            "      Uid:) test $value = 1000 && test $state != Z && echo $name; break;; esac\n"
+            "  done <$p/status\n"
+            "done 2>/dev/null; true", session_id)
+        return text.split()
 
 
 def open_files(pid):
