@@ -70,7 +70,7 @@ static void host_paths_need_a_root_and_never_the_system(void **state)
     assert_int_equal(box_hostpath_rule(&c, "/srv/deep/x", &root, &err), 0);
     assert_int_equal(root->owner_uid, 2000); /* the nearest one */
     assert_int_equal(box_hostpath_rule(&c, "/srvx", &root, &err), -1);
-    assert_string_equal(box_error_get(&err, "rule"), "allowed_roots");
+    assert_string_equal(box_error_get(&err, "rule"), "mount");
     c.allowed_roots.count = 3;
     static const char *const never[] = {"/",
                                         "/etc",
