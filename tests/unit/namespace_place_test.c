@@ -87,7 +87,7 @@ static void host_paths_need_a_root_and_never_the_system(void **state)
     for (size_t i = 0; i < BOX_COUNT(never); i++) {
         assert_int_equal(box_hostpath_rule(&c, never[i], &root, &err), -1);
         assert_int_equal(err.reason, BOX_PERMISSION);
-        assert_string_equal(box_error_get(&err, "rule"), "system");
+        assert_string_equal(box_error_get(&err, "rule"), "mount");
     }
     assert_int_equal(box_hostpath_rule(&c, "/home/x", &root, &err), 0);
     c.allowed_roots.count = 0;
