@@ -154,9 +154,9 @@ class View(Case):
         self.refused("mknod /tmp/n c 1 3", "not permitted")
         for path in ("/proc/sys/kernel/core_pattern", "/proc/sysrq-trigger", "/proc/sys/vm/swappiness"):
             self.refused(f"echo 1 >{path}", "denied", "Read-only", "nonexistent")
-        for path in ("/proc/kcore", "/proc/kallsyms", "/proc/keys", "/proc/timer_list"):
-            self.assertEqual(self.out(f"head -c 100 {path} 2>/dev/null | tr -d '\\0' | "
-                                      "grep -v '^0* [A-Za-z] ' | wc -c"), "0", path)
+        for path in ("/proc/kcore", "/proc/keys", "/proc/timer_list"):
+            self.assertEqual(self.out(f"head -c 100 {path} 2>/dev/null | wc -c"), "0", path)
+        self.assertEqual(self.out("grep -v '^0* ' /proc/kallsyms 2>/dev/null | wc -l"), "0")
         self.refused("ls /sys/kernel/debug /sys/fs/cgroup/cpu", "No such", "denied", "cannot")
 
     def test_host_names_and_users_do_not_leak(self):
