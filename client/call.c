@@ -111,29 +111,30 @@ static void send_request(box_client_call *call, const packed *request)
     call->channel->carrier->half_close(call);
 }
 
-int box_client_call_start(box_channel *c, const box_client_start_args *a, box_client_call **out,
-                          box_error *err)
+box_client_call *box_client_call_start(box_channel *c, const box_client_start_args *a,
+                                       box_client_call **out, box_error *err)
 {
     static const box_client_options none = {0};
     const box_client_options *o = a->options != NULL ? a->options : &none;
     BOX_AUTO(box_metadata_done)
     box_metadata metadata = {0};
     if (call_metadata(c, o, &metadata, err) < 0)
-        return -1;
+        return NULL;
     BOX_AUTO(packed_done)
     packed request = a->request != NULL ? pack(a->request) : (packed){0};
     box_client_call *call = call_new(c, a, o->timeout_ns);
     (void)pthread_mutex_lock(&c->lock);
-    int rc = open_call(call, &metadata, o->timeout_ns, err);
-    if (rc == 0) {
-        *out = call; /* before any other thread can deliver its events */
+    if (open_call(call, &metadata, o->timeout_ns, err) == 0) {
+        if (out != NULL)
+            *out = call; /* before any other thread can deliver its events */
         send_request(call, a->request != NULL ? &request : NULL);
         c->carrier->flush(c);
     } else {
         box_client_call_unref(call);
+        call = NULL;
     }
     (void)pthread_mutex_unlock(&c->lock);
-    return rc;
+    return call;
 }
 
 int box_client_start(box_channel *channel, const box_method *method,
@@ -141,7 +142,7 @@ int box_client_start(box_channel *channel, const box_method *method,
                      box_client_call **out, box_error *err)
 {
     const box_client_start_args args = {.method = method, .options = options, .request = request};
-    return box_client_call_start(channel, &args, out, err);
+    return box_client_call_start(channel, &args, out, err) != NULL ? 0 : -1;
 }
 
 void box_client_free(box_client_call *call)
@@ -314,12 +315,13 @@ int box_client_unary(box_channel *channel, const box_method *method,
                      const box_client_options *options, const ProtobufCMessage *request,
                      ProtobufCMessage **response, box_error *err)
 {
-    box_client_call *call;
+    const box_client_start_args args = {.method = method, .options = options, .request = request};
     box_metadata *headers = options != NULL ? options->headers : NULL;
     box_metadata *trailers = options != NULL ? options->trailers : NULL;
     hand_over(&(box_metadata){0}, headers);
     hand_over(&(box_metadata){0}, trailers);
-    if (box_client_start(channel, method, options, request, &call, err) < 0)
+    box_client_call *call = box_client_call_start(channel, &args, NULL, err);
+    if (call == NULL)
         return -1;
     int rc = receive_one(call, response, err);
     hand_over(&call->headers, headers); /* the call is over: nobody else writes there */

@@ -283,8 +283,11 @@ void box_conns_flush(box_channel *c)
 
 void box_conns_close(box_channel *c, const box_error *why)
 {
-    while (!box_list_empty(&c->conns))
-        box_conn_free(BOX_CONTAINER(c->conns.next, box_conn, link), why);
+    for (box_list *at = c->conns.next; at != &c->conns;) {
+        box_conn *conn = BOX_CONTAINER(at, box_conn, link);
+        at = at->next;
+        box_conn_free(conn, why);
+    }
 }
 
 /* Only where nothing runs: else somebody reads, or will. */

@@ -15,7 +15,7 @@ int box_client_start_events(box_channel *channel, const box_method *method,
                                         .events = events,
                                         .typed = typed,
                                         .arg = arg};
-    return box_client_call_start(channel, &args, out, err);
+    return box_client_call_start(channel, &args, out, err) != NULL ? 0 : -1;
 }
 
 const void *box_client_typed(const box_client_call *call)

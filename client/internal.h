@@ -72,47 +72,48 @@ typedef struct box_carrier {
 struct box_channel {
     const box_carrier *carrier;
     pthread_mutex_t lock;
-    unsigned refs; /* box_channel_free's and one of each call */
-    bool closed;
     box_list calls;   /* not freed yet */
     box_list ready;   /* event-driven calls with something to deliver */
     box_list waiters; /* threads that sleep */
-    bool driving;     /* a thread does the I/O */
-    bool polling;     /* and waits for it just now, without the lock */
     const box_client_call *driven_for;
     box_time polling_until;
-    box_time soonest; /* nothing expires before; BOX_TIME_NEVER = nothing does */
+    box_time soonest;    /* nothing expires before; BOX_TIME_NEVER = nothing does */
+    box_time loop_until; /* what box_channel_poll said last; 0: it was never asked */
     char *token;
     /* over connections */
     box_target target;
     char *server_name;
     box_tls_context *tls;
-    bool may_send_tokens;
     size_t max_message_bytes;
-    uint32_t connect_timeout_ms;
     box_list conns;
     box_conn *current; /* where new calls go, or NULL */
     uint64_t last_conn_id;
     uint8_t *input; /* BOX_CLIENT_INPUT_BYTES to read into */
-    bool resolving; /* a thread asks for the addresses, without the lock */
     pthread_cond_t resolved;
-    int epoll; /* the connections and wake */
-    int wake;  /* eventfd: the thread that polls must look again */
-    /* for event loops: what box_channel_poll gives out */
-    int loop_epoll; /* epoll and loop_wake */
-    int loop_wake;  /* eventfd: there is something to deliver, or a sooner timeout */
-    bool loop_woken;
-    bool dispatching;
-    box_time loop_until; /* what box_channel_poll said last */
-    /* spawn: */
-    pid_t boxd, warden;
-    int spawned; /* the connected socket, until the connection takes it */
     /* in this process (inproc.c) */
     const box_service *services;
     size_t n_services;
     void (*pump)(void *arg);
     void *pump_arg;
     box_list served; /* calls that have something to do outside of their handlers */
+    unsigned refs;   /* box_channel_free's and one of each call */
+    uint32_t connect_timeout_ms;
+    int epoll; /* the connections and wake */
+    int wake;  /* eventfd: the thread that polls must look again */
+    /* For event loops: what box_channel_poll gives out, epoll and loop_wake; and an eventfd: there
+     * is something to deliver, or a sooner timeout. */
+    int loop_epoll;
+    int loop_wake;
+    /* spawn: the two children, and the connected socket until the connection takes it */
+    pid_t boxd, warden;
+    int spawned;
+    bool closed;
+    bool driving; /* a thread does the I/O */
+    bool polling; /* and waits for it just now, without the lock */
+    bool loop_woken;
+    bool dispatching;
+    bool may_send_tokens;
+    bool resolving; /* a thread asks for the addresses, without the lock */
 };
 
 /* A received message. */
@@ -182,8 +183,9 @@ typedef struct box_client_start_args {
     const void *typed;
     void *arg;
 } box_client_start_args;
-int box_client_call_start(box_channel *c, const box_client_start_args *args, box_client_call **out,
-                          box_error *err) BOX_MUST_USE;
+/* NULL: it was not started. out (or NULL) is set before another thread can deliver events. */
+box_client_call *box_client_call_start(box_channel *c, const box_client_start_args *args,
+                                       box_client_call **out, box_error *err) BOX_MUST_USE;
 /* Lock held. */
 void box_client_call_unref(box_client_call *call);
 

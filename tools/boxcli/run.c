@@ -94,7 +94,7 @@ static void take_argv(run_args *a, int argc, char **argv, int at)
         a->command->argv[i - at] = box_strdup(argv[i]);
 }
 
-static error_t parse_word(run_args *a, char *word, struct argp_state *state)
+static error_t parse_word(run_args *a, const char *word, struct argp_state *state)
 {
     if (a->wants_session && a->session == NULL) {
         a->session = word;
