@@ -137,6 +137,8 @@ int box_spawn_boxd(box_channel *c, const char *command, box_error *err)
     char boxd[PATH_MAX];
     char warden[PATH_MAX];
     find_boxd(argv[0], boxd);
+    if (strchr(boxd, '/') != NULL && access(boxd, X_OK) < 0)
+        return box_fail(err, BOX_RUNTIME_UNAVAILABLE, "cannot start %s: %s", boxd, strerror(errno));
     if (find_warden(boxd, warden, err) < 0)
         return -1;
     int rpc[2];

@@ -240,11 +240,13 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         box__v1__session_spec__set_destroy_on_timeout(spec_of(a), true);
         return 0;
     case OPT_LABEL:
-        CLI_MAP_ADD(&spec_of(a)->n_labels, &a->spec->labels, Box__V1__SessionSpec__LabelsEntry,
+        (void)spec_of(a); /* arguments have no order: it is made before them */
+        CLI_MAP_ADD(&a->spec->n_labels, &a->spec->labels, Box__V1__SessionSpec__LabelsEntry,
                     box__v1__session_spec__labels_entry__init, state, arg);
         return 0;
     case OPT_SESSION_ENV:
-        CLI_MAP_ADD(&spec_of(a)->n_env, &a->spec->env, Box__V1__SessionSpec__EnvEntry,
+        (void)spec_of(a); /* arguments have no order: it is made before them */
+        CLI_MAP_ADD(&a->spec->n_env, &a->spec->env, Box__V1__SessionSpec__EnvEntry,
                     box__v1__session_spec__env_entry__init, state, arg);
         return 0;
     case OPT_GUARANTEE:
