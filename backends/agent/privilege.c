@@ -65,7 +65,8 @@ int box_privilege_keep_three(box_error *err)
 
 int box_privilege_prepare_commands(box_error *err)
 {
-    struct rlimit none = {0, 0};
+    /* Not 0: with a handler in core_pattern only 1 keeps the kernel from starting it (core(5)). */
+    struct rlimit no_core = {1, 1};
     struct rlimit files;
     if (getgroups(0, NULL) > 0 && syscall(SYS_setgroups, 0, NULL) < 0)
         return box_fail_errno(err, "drop supplementary groups");
@@ -75,7 +76,7 @@ int box_privilege_prepare_commands(box_error *err)
         files.rlim_cur = COMMAND_DESCRIPTORS;
     else
         files.rlim_cur = files.rlim_max;
-    if (setrlimit(RLIMIT_CORE, &none) < 0 || setrlimit(RLIMIT_NOFILE, &files) < 0)
+    if (setrlimit(RLIMIT_CORE, &no_core) < 0 || setrlimit(RLIMIT_NOFILE, &files) < 0)
         return box_fail_errno(err, "set limits");
     return 0;
 }

@@ -64,6 +64,20 @@ static int delegate(int session, uid_t owner, box_error *err)
     return box_cgroup_set(session, "box/x/cgroup.max.depth", 1, err);
 }
 
+/* All sandboxes of an instance together leave half of the process numbers to the host: each of
+ * their processes has one there too. */
+static int leave_pids(int session, box_error *err)
+{
+    static const char *const files[] = {"/proc/sys/kernel/pid_max", "/proc/sys/kernel/threads-max"};
+    int64_t least = INT64_MAX;
+    for (size_t i = 0; i < BOX_COUNT(files); i++) {
+        int64_t value;
+        if (box_proc_number(AT_FDCWD, files[i], NULL, &value) && value < least)
+            least = value;
+    }
+    return least == INT64_MAX ? 0 : box_cgroup_set(session, "../pids.max", least / 2, err);
+}
+
 static int make_one(const box_cgroup_tree *t, const box_sandbox_record *r, box_error *err)
 {
     if (make_session(t, r, err) < 0)
@@ -72,6 +86,8 @@ static int make_one(const box_cgroup_tree *t, const box_sandbox_record *r, box_e
     int session = box_cgroup_open(t, r, "");
     if (session < 0)
         return box_fail_errno(err, "open the sandbox's control group");
+    if ((t->controllers & BOX_CG_PIDS) != 0 && leave_pids(session, err) < 0)
+        return box_wrap(err, "limit of all processes");
     if (mkdirat(session, "agent", 0755) < 0 || mkdirat(session, "box", 0755) < 0)
         return box_fail_errno(err, "make the sandbox's control groups");
     if (t->version == 2) {

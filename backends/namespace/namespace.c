@@ -136,11 +136,12 @@ static int make_pipes(box_sandbox_plan *plan, child_pipes *ours, box_error *err)
 }
 
 /* Clones the child; it waits until told to go on. */
-static pid_t start_child(box_sandbox_plan *plan, child_pipes *ours, int *pidfd, box_error *err)
+static pid_t start_child(box_sandbox_plan *plan, uint32_t uid_base, child_pipes *ours, int *pidfd,
+                         box_error *err)
 {
     if (make_pipes(plan, ours, err) < 0)
         return -1;
-    pid_t pid = box_sandbox_clone(pidfd, err);
+    pid_t pid = box_sandbox_clone(uid_base, pidfd, err);
     if (pid == 0) {
         /* An inherited writing end would hide the helper's death. */
         (void)close(ours->report);
@@ -168,7 +169,7 @@ static int run_child(const box_warden_create *request, const box_journal *journa
                      box_sandbox_plan *plan, box_sandbox_record *record, int *pidfd, box_error *err)
 {
     child_pipes ours = {-1, -1};
-    pid_t pid = start_child(plan, &ours, pidfd, err);
+    pid_t pid = start_child(plan, record->uid_base, &ours, pidfd, err);
     BOX_AUTO(box_closep)
     int report = ours.report;
     BOX_AUTO(box_closep)
@@ -335,7 +336,7 @@ static int probe(const box_backend *b, box_error *err)
     child_pipes ours = {-1, -1};
     BOX_AUTO(box_closep)
     int pidfd = -1;
-    pid_t pid = start_child(&plan, &ours, &pidfd, err);
+    pid_t pid = start_child(&plan, record.uid_base, &ours, &pidfd, err);
     BOX_AUTO(box_closep)
     int report = ours.report;
     BOX_AUTO(box_closep)

@@ -88,8 +88,11 @@ static int add_volumes(const box_sandbox_plan *plan, box_error *err)
 
 static int add_devpts(box_error *err)
 {
-    if (mount("devpts", "dev/pts", "devpts", MS_NOSUID | MS_NOEXEC,
-              "newinstance,ptmxmode=0666,mode=0620,uid=1000,gid=1000") < 0)
+    char options[96];
+    (void)snprintf(options, sizeof options,
+                   "newinstance,max=%d,ptmxmode=0666,mode=0620,uid=1000,gid=1000",
+                   BOX_SANDBOX_TERMINALS);
+    if (mount("devpts", "dev/pts", "devpts", MS_NOSUID | MS_NOEXEC, options) < 0)
         return box_fail_errno(err, "mount /dev/pts");
     return 0;
 }

@@ -5,6 +5,7 @@
 #include <linux/capability.h>
 #include <linux/close_range.h>
 #include <linux/sched.h>
+#include <linux/securebits.h>
 #include <net/if.h>
 #include <sched.h>
 #include <signal.h>
@@ -26,7 +27,14 @@
 /* Where descriptors wait until they get their final numbers; above all of those. */
 enum { PARKED_FD = 64 };
 
-pid_t box_sandbox_clone(int *pidfd, box_error *err)
+static int act_as(uid_t user, box_error *err)
+{
+    if (syscall(SYS_setresuid, -1, user, -1) < 0)
+        return box_fail_errno(err, "act as the sandbox's user");
+    return 0;
+}
+
+static pid_t clone_namespaces(int *pidfd)
 {
     int fd = -1;
     struct clone_args args = {.flags = NAMESPACES | CLONE_PIDFD,
@@ -35,11 +43,34 @@ pid_t box_sandbox_clone(int *pidfd, box_error *err)
     pid_t pid = (pid_t)syscall(SYS_clone3, &args, sizeof args);
     if (pid < 0 && errno == ENOSYS)
         pid = (pid_t)syscall(SYS_clone, NAMESPACES | CLONE_PIDFD | SIGCHLD, NULL, &fd, NULL, NULL);
-    if (pid < 0)
-        return box_fail_errno(err, "make the namespaces");
     if (pid > 0)
         *pidfd = fd;
     return pid;
+}
+
+/* Queued signals, timers, message queues, inotify instances and processes of a user namespace are
+ * counted against the user who made it too. Were that root, one sandbox could use up what all
+ * others and the host's own root may have: 128 inotify instances were enough. */
+pid_t box_sandbox_clone(uint32_t uid_base, int *pidfd, box_error *err)
+{
+    /* Capabilities stay while the effective user is another one: hosts may forbid user namespaces
+     * to ordinary users. The child gets fresh ones and fresh securebits (user_namespaces(7)). */
+    unsigned long bits = (unsigned long)prctl(PR_GET_SECUREBITS, 0, 0, 0, 0);
+    if (prctl(PR_SET_SECUREBITS, bits | SECBIT_NO_SETUID_FIXUP, 0, 0, 0) < 0)
+        return box_fail_errno(err, "keep the capabilities");
+    if (act_as(uid_base, err) < 0)
+        return -1;
+    pid_t pid = clone_namespaces(pidfd);
+    int saved = errno;
+    if (pid == 0)
+        return 0;
+    /* On failure the child ends by itself: the pipes to it close. */
+    if (act_as(0, err) < 0)
+        return -1;
+    if (prctl(PR_SET_SECUREBITS, bits, 0, 0, 0) < 0)
+        return box_fail_errno(err, "restore the securebits");
+    errno = saved;
+    return pid > 0 ? pid : box_fail_errno(err, "make the namespaces");
 }
 
 int box_sandbox_map_ids(pid_t pid, uint32_t uid_base, box_error *err)

@@ -30,8 +30,9 @@ typedef struct box_sandbox_plan {
 } box_sandbox_plan;
 
 /* clone3 with all seven namespaces (clone where the kernel has no clone3). 0 in the child; the
- * child's pid and *pidfd in the parent; -1 with *err. */
-pid_t box_sandbox_clone(int *pidfd, box_error *err);
+ * child's pid and *pidfd in the parent; -1 with *err. The user namespace belongs to uid_base: what
+ * the kernel counts against its owner (user_namespaces(7)) is this sandbox's alone. */
+pid_t box_sandbox_clone(uint32_t uid_base, int *pidfd, box_error *err);
 
 /* The child's whole life until the agent runs. */
 BOX_NORETURN void box_sandbox_run(const box_sandbox_plan *plan);

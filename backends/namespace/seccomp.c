@@ -10,6 +10,9 @@
 #include <stddef.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/shm.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -23,14 +26,15 @@ enum { MAX_BYTES = BPF_MAXINSNS * sizeof(struct sock_filter) };
 typedef enum test { END = 0, ANY_BIT, EQUAL, NOT_EQUAL } test;
 
 /* On the low 32 bits of an argument: the kernel ignores the rest of an int, and so a comparison of
- * all 64 would miss 0x100005412 (CVE-2019-10063). */
+ * all 64 would miss 0x100005412 (CVE-2019-10063). HIGH asks about the other half, of a pointer. */
+enum { HIGH = 8 };
 typedef struct condition {
     test test;
     uint32_t arg;
     uint32_t value;
 } condition;
 
-/* A call that is refused when all conditions hold. */
+/* A call that is refused when all conditions hold; error 0: it does nothing and says it did. */
 typedef struct refusal {
     const char *name;
     int error;
@@ -60,6 +64,29 @@ static const refusal refusals[] = {
     {"socket", EAFNOSUPPORT, {NOT_OURS(0)}},
     {"socketpair", EAFNOSUPPORT, {NOT_OURS(0)}},
     {"socket", EPROTONOSUPPORT, {{EQUAL, 0, AF_NETLINK}, {NOT_EQUAL, 2, 0 /* NETLINK_ROUTE */}}},
+    /* More programs for bpf_jit_limit: see seccomp_list.c. EINVAL: a kernel without them. */
+    {"prctl", EINVAL, {{EQUAL, 0, PR_SET_SECCOMP}}},
+    {"setsockopt", EPERM, {{EQUAL, 1, SOL_SOCKET}, {EQUAL, 2, SO_ATTACH_FILTER}}},
+    {"setsockopt", EPERM, {{EQUAL, 1, SOL_SOCKET}, {EQUAL, 2, SO_ATTACH_REUSEPORT_CBPF}}},
+    /* Reserved huge pages are the host's and no memory limit counts them. */
+    {"mmap", ENOMEM, {{ANY_BIT, 3, MAP_HUGETLB}}},
+    {"memfd_create", EINVAL, {{ANY_BIT, 1, MFD_HUGETLB}}},
+    {"shmget", EPERM, {{ANY_BIT, 2, SHM_HUGETLB}}},
+    /* A core limit of 1 byte keeps the kernel from handing a core to the host's crash handler,
+     * which runs as root; one of 0 does not (core(5), do_coredump). So it stays, whatever they ask
+     * for. */
+    {"setrlimit", 0, {{EQUAL, 0, RLIMIT_CORE}}},
+    {"prlimit64",
+     0,
+     {{EQUAL, 1, RLIMIT_CORE}, {ANY_BIT, 2, UINT32_MAX}, {EQUAL, 3, 0}, {EQUAL, 3 + HIGH, 0}}},
+    {"prlimit64",
+     0,
+     {{EQUAL, 1, RLIMIT_CORE},
+      {ANY_BIT, 2 + HIGH, UINT32_MAX},
+      {EQUAL, 3, 0},
+      {EQUAL, 3 + HIGH, 0}}},
+    {"prlimit64", EPERM, {{EQUAL, 1, RLIMIT_CORE}, {ANY_BIT, 2, UINT32_MAX}}},
+    {"prlimit64", EPERM, {{EQUAL, 1, RLIMIT_CORE}, {ANY_BIT, 2 + HIGH, UINT32_MAX}}},
     /* A set-id file in a host_path mount is the host's danger, not ours. */
     {"chmod", EPERM, {{ANY_BIT, 1, SET_IDS}}},
     {"fchmod", EPERM, {{ANY_BIT, 1, SET_IDS}}},
@@ -76,13 +103,14 @@ static struct sock_filter load(size_t offset)
     return (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, (uint32_t)offset);
 }
 
-static size_t low_word(uint32_t arg)
+static size_t word_of(uint32_t arg)
 {
-    size_t at = offsetof(struct seccomp_data, args) + arg * sizeof(uint64_t);
+    size_t at = offsetof(struct seccomp_data, args) + arg % HIGH * sizeof(uint64_t);
+    bool high = arg >= HIGH;
 #if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
-    at += sizeof(uint32_t);
+    high = !high;
 #endif
-    return at;
+    return at + (high ? sizeof(uint32_t) : 0);
 }
 
 /* if (nr == NR && conditions) return ERRNO; else falls through to what comes next. Each miss jumps
@@ -102,7 +130,7 @@ static int add_refusal(box_buf *out, int nr, const refusal *r, box_error *err)
         left = (uint8_t)(left - 2);
         uint16_t op = c->test == ANY_BIT ? BPF_JSET : BPF_JEQ;
         bool negated = c->test == NOT_EQUAL;
-        code[n++] = load(low_word(c->arg));
+        code[n++] = load(word_of(c->arg));
         code[n++] = (struct sock_filter)BPF_JUMP(BPF_JMP | op | BPF_K, c->value, negated ? left : 0,
                                                  negated ? 0 : left);
     }

@@ -214,6 +214,9 @@
 #define BOX_AGENT_PIDS         32
 /* Processes in the commands' control group that are not the tenant's: zygote and box-files. */
 #define BOX_SANDBOX_OWN_PIDS 2
+/* Terminals of one sandbox: those of commands and what tmux or script open. All sandboxes of a host
+ * share kernel.pty.max - kernel.pty.reserve, by default 3072 (devpts, "max="). */
+#define BOX_SANDBOX_TERMINALS 16
 /* Files copied once from the host's /etc: number, size of one, size of all, depth. */
 #define BOX_ETC_MAX_FILES      8192
 #define BOX_ETC_MAX_FILE_BYTES (2 * 1024 * 1024)
