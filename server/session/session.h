@@ -41,7 +41,8 @@ typedef struct box_sessions_config {
     int64_t (*wall_ns)(void);         /* NULL = box_wall_ns */
 } box_sessions_config;
 
-/* Connects to the wardens once the loops run. */
+/* Connects to the wardens once the loops run. The process must ignore SIGPIPE: a command may close
+ * its stdin. */
 int box_sessions_new(const box_sessions_config *config, box_sessions **out, box_error *err)
     BOX_MUST_USE;
 /* From now on creating calls and Exec get SHUTTING_DOWN; every sandbox that is not persistent is
