@@ -164,6 +164,10 @@ void box_session_list(box_sessions *all, const char *tenant, const box_session_f
                       int64_t after_created_wall_ns, const char *after_id, size_t limit,
                       box_session_info **out, size_t *n, bool *more);
 void box_session_list_free(box_session_info *infos, size_t n);
+/* Calls visit for every session of the tenant, in that order, with no lock held; sessions made
+ * meanwhile are visited too. Any thread. */
+void box_session_each(box_sessions *all, const char *tenant,
+                      void (*visit)(void *arg, const box_session_info *info), void *arg);
 
 /* Sets the fields in `fields` (of BOX_SPEC_LIVE, else VALIDATION): to the value in changes, or,
  * where changes->set lacks the bit, back to the profile's default. SESSION_NOT_RUNNING
