@@ -6,6 +6,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/limits.h"
+#include "warden/protocol.h"
 
 #define AT(member) offsetof(box_server_config, member)
 
@@ -207,7 +208,39 @@ static int check_paths(const box_server_config *c, box_error *err)
     return 0;
 }
 
-static int check(const box_server_config *c, box_error *err)
+static int check_guarantees(box_server_config *c, box_error *err)
+{
+    const box_config_strings *names = &c->admission_guarantees;
+    c->required_guarantees = 0;
+    for (size_t i = 0; i < names->count; i++) {
+        uint32_t bit = box_guarantee_from_name(names->items[i]);
+        if (bit == 0)
+            return box_fail(err, BOX_VALIDATION,
+                            "admission.guarantees: there is no guarantee called %s",
+                            names->items[i]);
+        c->required_guarantees |= bit;
+    }
+    return 0;
+}
+
+const char *box_server_config_host_refused(const box_server_config *conf)
+{
+    if (conf->admission_required)
+        return "admission.required is set";
+    if (conf->auth == BOX_AUTH_OFF && conf->listen.count > 0)
+        return "server.auth is off and there is a TCP listener";
+    return NULL;
+}
+
+static int check_host(const box_server_config *c, box_error *err)
+{
+    const char *why = box_server_config_host_refused(c);
+    if (why != NULL && strcmp(c->box_backend, "host") == 0)
+        return box_fail(err, BOX_VALIDATION, "box.backend: host is refused: %s", why);
+    return 0;
+}
+
+static int check(box_server_config *c, box_error *err)
 {
     for (size_t i = 0; i < c->listen.count; i++) {
         if (check_listener(c, i, err) < 0)
@@ -217,6 +250,8 @@ static int check(const box_server_config *c, box_error *err)
         return box_fail(err, BOX_VALIDATION, "tls.cert and tls.key: one needs the other");
     if (c->idle_ttl_ns > c->lifetime_ns)
         return box_fail(err, BOX_VALIDATION, "limits.idle_ttl: is longer than limits.lifetime");
+    if (check_guarantees(c, err) < 0 || check_host(c, err) < 0)
+        return -1;
     return check_paths(c, err);
 }
 

@@ -49,16 +49,21 @@ typedef struct box_server_config {
 
     bool admission_required;
     box_config_strings admission_guarantees; /* names of box_guarantee */
+    uint32_t required_guarantees;            /* their bits */
 } box_server_config;
 
 /* Defaults, FILE (NULL = none), environment BOX__..., then what keys say about each other: a
  * listener that other hosts reach needs TLS and tokens (the error names it), tls.cert and tls.key
- * come together, paths are absolute. VALIDATION on failure, *out is left alone. */
+ * come together, paths are absolute, guarantees exist, box.backend is not a refused host.
+ * VALIDATION on failure, *out is left alone. */
 int box_server_config_load(const char *file, char *const *env, box_server_config *out,
                            box_error *err) BOX_MUST_USE;
 /* The same from text. */
 int box_server_config_parse(const char *name, const char *yaml, size_t len, char *const *env,
                             box_server_config *out, box_error *err) BOX_MUST_USE;
+/* Why backend host may not be chosen: commands would run without isolation for callers it must hold
+ * back. NULL: it may. Static text. */
+const char *box_server_config_host_refused(const box_server_config *conf);
 void box_server_config_done(box_server_config *conf);
 /* --print-config. */
 int box_server_config_print(const box_server_config *conf, FILE *to);

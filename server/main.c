@@ -1,9 +1,7 @@
 /* boxd: puts the parts together and runs them. The only file that knows them all. */
-#include <errno.h>
-#include <fcntl.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/signalfd.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
@@ -17,6 +15,7 @@
 #include "box/v1/tool.box.h"
 #include "box_rpc_descriptor_set.h"
 #include "box_v1_descriptor_set.h"
+#include "listen.h"
 #include "net/server.h"
 #include "options.h"
 #include "policy/policy.h"
@@ -29,8 +28,6 @@
 #include "service/session.h"
 #include "session/session.h"
 #include "state.h"
-#include "store/certificates.h"
-#include "warden/protocol.h"
 
 enum { MAX_SERVICES = 16, MAX_BACKENDS = 32 };
 
@@ -54,7 +51,7 @@ typedef struct boxd {
     size_t n_services;
     int signals;
     box_watch *signal_watch;
-    int exit_code;
+    box_timer *recheck;
 } boxd;
 
 /* Spawned by a client and without a file of its own: serves that client and nobody else, and leaves
@@ -64,13 +61,13 @@ static bool is_private(const boxd *b)
     return b->options.rpc_fd >= 0 && b->options.config_file == NULL;
 }
 
-/* --- the end: SIGTERM, SIGINT, Shutdown, or the spawning client going away
- * ---------------------------- */
+/* --- the end: SIGTERM, SIGINT, Shutdown, or the spawning client going away -------------------- */
 
 static void sessions_gone(void *arg)
 {
     boxd *b = arg;
     box_watch_free(box_take(b->signal_watch));
+    box_timer_free(box_take(b->recheck));
     box_loops_stop(b->loops);
 }
 
@@ -108,16 +105,40 @@ static int open_signals(boxd *b, box_error *err)
     (void)sigemptyset(&set);
     (void)sigaddset(&set, SIGTERM);
     (void)sigaddset(&set, SIGINT);
+    /* A command that closes its stdin must not end boxd: EPIPE says the same. */
     if (sigprocmask(SIG_BLOCK, &set, NULL) < 0 || signal(SIGPIPE, SIG_IGN) == SIG_ERR)
         return box_fail_errno(err, "block signals");
     b->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
     return b->signals < 0 ? box_fail_errno(err, "open a signal descriptor") : 0;
 }
 
-static void watch_signals(void *arg)
+/* A session takes three descriptors and a command three more: the usual soft limit of 1024 would be
+ * far below limits.sessions. Nothing of boxd uses select(2), which is what that limit is for. */
+static void raise_descriptors(void)
+{
+    struct rlimit files;
+    if (getrlimit(RLIMIT_NOFILE, &files) < 0)
+        return;
+    files.rlim_cur = files.rlim_max;
+    (void)setrlimit(RLIMIT_NOFILE, &files); /* where it stays low, running out is QUOTA */
+}
+
+/* Nobody says when a token expires: open streams are looked at now and then. */
+static void recheck(void *arg)
+{
+    boxd *b = arg;
+    box_net_recheck(b->net);
+    box_timer_set(b->recheck,
+                  box_time_add(box_loop_now(box_loop_current()), BOX_RECHECK_SECONDS * BOX_SECOND));
+}
+
+/* What loop 0 does besides its connections. */
+static void begin(void *arg)
 {
     boxd *b = arg;
     box_error err;
+    b->recheck = box_timer_new(box_loop_current(), recheck, b);
+    recheck(b);
     if (box_watch_new(box_loop_current(), b->signals, on_signal, b, &b->signal_watch, &err) < 0) {
         box_log(BOX_ERROR, "boxd.signals", BOX_ERR(&err));
         drain(b);
@@ -126,8 +147,7 @@ static void watch_signals(void *arg)
     box_watch_set(b->signal_watch, BOX_READABLE);
 }
 
-/* --- identity
- * ------------------------------------------------------------------------------------------ */
+/* --- identity --------------------------------------------------------------------------------- */
 
 static void on_revoked(void *arg)
 {
@@ -160,22 +180,7 @@ static int open_identity(boxd *b, box_error *err)
     return box_policy_new(&config, &b->policy, err);
 }
 
-/* --- sessions
- * ------------------------------------------------------------------------------------------- */
-
-static int guarantee_bits(const box_config_strings *names, uint32_t *out, box_error *err)
-{
-    *out = 0;
-    for (size_t i = 0; i < names->count; i++) {
-        uint32_t bit = box_guarantee_from_name(names->items[i]);
-        if (bit == 0)
-            return box_fail(err, BOX_VALIDATION,
-                            "admission.guarantees: there is no guarantee called %s",
-                            names->items[i]);
-        *out |= bit;
-    }
-    return 0;
-}
+/* --- sessions --------------------------------------------------------------------------------- */
 
 static int list_backends(const boxd *b, box_backend_config *out, size_t *n, box_error *err)
 {
@@ -205,19 +210,18 @@ static int open_sessions(boxd *b, box_error *err)
         .default_image = b->conf.box_image,
         .default_memory_bytes = b->conf.box_default_memory_bytes,
         .disabled = !b->conf.box_enabled,
+        .required_guarantees = b->conf.required_guarantees,
         .max_sessions = (uint32_t)b->conf.max_sessions,
         .max_sessions_per_tenant = (uint32_t)b->conf.max_sessions_per_tenant,
         .idle_ttl_ns = b->conf.idle_ttl_ns,
         .lifetime_ns = b->conf.lifetime_ns,
     };
-    if (list_backends(b, backends, &config.n_backends, err) < 0 ||
-        guarantee_bits(&b->conf.admission_guarantees, &config.required_guarantees, err) < 0)
+    if (list_backends(b, backends, &config.n_backends, err) < 0)
         return -1;
     return box_sessions_new(&config, &b->sessions, err);
 }
 
-/* --- services
- * ------------------------------------------------------------------------------------------- */
+/* --- services --------------------------------------------------------------------------------- */
 
 /* The configuration has checked the length. */
 static void set_text(char *to, size_t size, const char *text)
@@ -270,7 +274,7 @@ static void open_control(boxd *b)
                   .shutdown = drain},
         .settings = {.enabled = b->conf.box_enabled,
                      .default_memory_bytes = b->conf.box_default_memory_bytes},
-        .host_refused = b->conf.admission_required ? "admission.required is set" : NULL,
+        .host_refused = box_server_config_host_refused(&b->conf),
         .idle_ttl_ns = b->conf.idle_ttl_ns,
         .max_sessions = (int32_t)b->conf.max_sessions,
         .max_sessions_per_tenant = (int32_t)b->conf.max_sessions_per_tenant,
@@ -320,68 +324,7 @@ static void serving(boxd *b)
     box_health_set(b->health, "", BOX_HEALTH_SERVING);
 }
 
-/* --- listeners
- * ------------------------------------------------------------------------------------------ */
-
-static bool wants_tls(const boxd *b)
-{
-    const box_listen_config *listen = b->conf.listen.items;
-    for (size_t i = 0; i < b->conf.listen.count; i++) {
-        if (listen[i].tls)
-            return true;
-    }
-    return false;
-}
-
-static int open_tls(boxd *b, box_error *err)
-{
-    BOX_AUTO(box_freep)
-    char *cert = box_strdup_null(b->conf.tls_cert);
-    BOX_AUTO(box_freep)
-    char *key = box_strdup_null(b->conf.tls_key);
-    bool made = false;
-    if (!wants_tls(b))
-        return 0;
-    if (cert == NULL) {
-        if (box_dev_certificates(box_store_dirfd(b->store), &made, err) < 0)
-            return -1;
-        cert = box_state_dir_file(&b->state, BOX_DEV_CERT_FILE);
-        key = box_state_dir_file(&b->state, BOX_DEV_KEY_FILE);
-    }
-    if (made)
-        box_log(BOX_INFO, "boxd.development_certificates", BOX_STR("ca", BOX_DEV_CA_FILE),
-                BOX_STR("state_dir", b->state.path));
-    const box_tls_server_config config = {
-        .cert_file = cert,
-        .key_file = key,
-        .client_ca_file = b->conf.tls_client_ca,
-        .min_version = (box_tls_version)b->conf.tls_min_version,
-    };
-    return box_certificate_expires(cert, &b->certificate_expires_ns, err) < 0
-               ? box_wrap(err, "tls.cert")
-               : box_tls_context_server(&config, &b->tls, err);
-}
-
-static int open_listeners(boxd *b, box_error *err)
-{
-    const box_listen_config *listen = b->conf.listen.items;
-    if (b->conf.listen.count == 0 && b->conf.unix_socket == NULL && b->options.rpc_fd < 0)
-        return box_fail(err, BOX_VALIDATION,
-                        "nothing to listen on: set server.listen or server.unix_socket");
-    for (size_t i = 0; !is_private(b) && i < b->conf.listen.count; i++) {
-        uint16_t port;
-        if (box_net_listen_tcp(b->net, listen[i].address, listen[i].tls ? b->tls : NULL, &port,
-                               err) < 0)
-            return -1;
-        box_log(BOX_INFO, "boxd.listen", BOX_STR("address", listen[i].address),
-                BOX_INT("port", port), BOX_STR("tls", listen[i].tls ? "yes" : "no"));
-    }
-    if (b->conf.unix_socket != NULL && box_net_listen_unix(b->net, b->conf.unix_socket, err) < 0)
-        return -1;
-    if (b->options.rpc_fd < 0)
-        return 0;
-    return box_net_adopt(b->net, b->options.rpc_fd, drain, b, err);
-}
+/* --- start ------------------------------------------------------------------------------------ */
 
 static int open_net(boxd *b, box_error *err)
 {
@@ -393,33 +336,42 @@ static int open_net(boxd *b, box_error *err)
         .max_message_bytes = (size_t)b->conf.max_message_bytes,
         .drain_seconds = (uint32_t)(b->conf.drain_ns / BOX_SECOND),
     };
-    return box_net_new(&config, &b->net, err);
+    if (b->conf.listen.count == 0 && b->conf.unix_socket == NULL && b->options.rpc_fd < 0)
+        return box_fail(err, BOX_VALIDATION,
+                        "nothing to listen on: set server.listen or server.unix_socket");
+    if (box_net_new(&config, &b->net, err) < 0 ||
+        box_listen_open(&b->conf, b->net, b->tls, err) < 0)
+        return -1;
+    return b->options.rpc_fd >= 0 ? box_net_adopt(b->net, b->options.rpc_fd, drain, b, err) : 0;
 }
-
-/* --- start
- * ---------------------------------------------------------------------------------------------- */
 
 static int open_all(boxd *b, box_error *err)
 {
+    raise_descriptors();
     if (open_signals(b, err) < 0 ||
         box_state_dir_open(&b->state, b->conf.state_dir, is_private(b), err) < 0 ||
         box_loops_new((unsigned)b->conf.loops, (unsigned)b->conf.workers, &b->loops, err) < 0 ||
-        open_identity(b, err) < 0 || open_tls(b, err) < 0 || open_sessions(b, err) < 0)
+        open_identity(b, err) < 0 ||
+        box_listen_tls(&b->conf, &b->state, b->store, &b->tls, &b->certificate_expires_ns, err) <
+            0 ||
+        open_sessions(b, err) < 0)
         return -1;
     b->admin = (box_admin){.policy = b->policy,
                            .store = b->store,
                            .tenant_ended = box_admin_end_sessions,
                            .arg = b->sessions};
     open_control(b);
-    if (open_services(b, err) < 0 || open_net(b, err) < 0 || open_listeners(b, err) < 0)
+    if (open_services(b, err) < 0 || open_net(b, err) < 0)
         return -1;
-    box_loop_post(box_loops_get(b->loops, 0), watch_signals, b);
+    box_loop_post(box_loops_get(b->loops, 0), begin, b);
     serving(b);
     return 0;
 }
 
 static void close_all(boxd *b)
 {
+    box_watch_free(b->signal_watch);
+    box_timer_free(b->recheck);
     box_net_free(b->net);
     box_sessions_free(b->sessions);
     box_control_free(b->control);

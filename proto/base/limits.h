@@ -79,6 +79,8 @@
 #define BOX_WRITE_STALL_SECONDS 60
 /* After our last byte: how long the peer's last ones are read, so that closing does not reset. */
 #define BOX_LINGER_SECONDS 1
+/* How often open calls are asked about again: a stream ends that long after its token expired. */
+#define BOX_RECHECK_SECONDS 60
 /* Names in grpc.health.v1.Health: what its List may answer (grpc-conformance.md, 146). */
 #define BOX_MAX_HEALTH_SERVICES 100
 

@@ -106,13 +106,6 @@ int box_admin_need_act(const box_identity *who, box_error *err)
     return -1;
 }
 
-int box_admin_not_built(const char *field, box_error *err)
-{
-    (void)box_fail(err, BOX_GUARANTEE_UNSUPPORTED, "%s is not built yet: leave it out", field);
-    box_error_add(err, "guarantees", field);
-    return -1;
-}
-
 void box_admin_next_page(const admin_job *job, char out[BOX_PAGE_TOKEN_TEXT])
 {
     box_position at = {0};

@@ -49,7 +49,6 @@ int box_admin_target(const box_identity *who, const char *field, const char *ask
                      box_error *err) BOX_MUST_USE;
 /* PERMISSION without tenants.act. */
 int box_admin_need_act(const box_identity *who, box_error *err) BOX_MUST_USE;
-int box_admin_not_built(const char *field, box_error *err);
 /* Fills next_page_token's text; "" at the end. */
 void box_admin_next_page(const admin_job *job, char out[BOX_PAGE_TOKEN_TEXT]);
 

@@ -1,5 +1,4 @@
 /* What AdminService asks of the session manager: the end of a tenant's sessions. */
-#include "base/limits.h"
 #include "service/admin.h"
 #include "session/session.h"
 
@@ -11,29 +10,22 @@ static void ended(void *arg, const box_session_info *info, const box_error *err)
     (void)err;
 }
 
+typedef struct ending {
+    box_sessions *sessions;
+    const char *tenant;
+} ending;
+
+static void end_one(void *arg, const box_session_info *info)
+{
+    const ending *e = arg;
+    box_session_delete(e->sessions, e->tenant, info->id, true, ended, NULL);
+}
+
 BOX_LOOP void box_admin_end_sessions(void *sessions, const char *tenant, bool deleted)
 {
-    if (!deleted) {
+    ending e = {.sessions = sessions, .tenant = tenant};
+    if (deleted)
+        box_session_each(sessions, tenant, end_one, &e);
+    else
         box_sessions_revoke(sessions, tenant);
-        return;
-    }
-    box_session_filter all = {0};
-    int64_t created = 0;
-    char after[BOX_MAX_ID_BYTES + 1];
-    const char *after_id = NULL;
-    bool more = true;
-    while (more) {
-        box_session_info *page = NULL;
-        size_t n = 0;
-        box_session_list(sessions, tenant, &all, created, after_id, BOX_MAX_PAGE, &page, &n, &more);
-        for (size_t i = 0; i < n; i++)
-            box_session_delete(sessions, tenant, page[i].id, true, ended, NULL);
-        if (n > 0) {
-            created = page[n - 1].created_wall_ns;
-            (void)snprintf(after, sizeof after, "%s", page[n - 1].id); /* ids fit */
-            after_id = after;
-        }
-        more = more && n > 0;
-        box_session_list_free(page, n);
-    }
 }

@@ -2,7 +2,7 @@
 #include "base/alloc.h"
 #include "base/limits.h"
 #include "service/admin_impl.h"
-#include "service/times.h"
+#include "service/session_convert.h"
 
 /* A tenant as a message, with what it points to. */
 typedef struct tenant_view {
@@ -171,9 +171,9 @@ static int create_check(const Box__V1__CreateTenantRequest *r, box_tenant *out, 
     if (bad != 0)
         return -1;
     if (t->limits != NULL)
-        return box_admin_not_built("tenant.limits", err);
+        return box_convert_not_built("tenant.limits", err);
     if (r->idempotency_key[0] != '\0')
-        return box_admin_not_built("idempotency_key", err);
+        return box_convert_not_built("idempotency_key", err);
     return 0;
 }
 
@@ -333,7 +333,7 @@ static int take_path(const char *path, const Box__V1__Tenant *t, admin_job *job,
         return take_disabled(t, &job->tenant, err);
     }
     if (strcmp(path, "limits") == 0)
-        return box_admin_not_built("tenant.limits", err);
+        return box_convert_not_built("tenant.limits", err);
     return box_violation(err, "update_mask", "%.64s cannot be changed", path);
 }
 

@@ -2,7 +2,7 @@
 #include "base/alloc.h"
 #include "base/limits.h"
 #include "service/admin_impl.h"
-#include "service/times.h"
+#include "service/session_convert.h"
 
 static const int64_t hundred_years_seconds = INT64_C(36525) * 86400;
 
@@ -120,7 +120,7 @@ static int create_check(const Box__V1__CreateTokenRequest *r, admin_job *job, bo
     if (bad != 0)
         return -1;
     if (r->idempotency_key[0] != '\0')
-        return box_admin_not_built("idempotency_key", err);
+        return box_convert_not_built("idempotency_key", err);
     return check_grant(&job->who, t->scopes, err);
 }
 

@@ -1,9 +1,8 @@
 /* ControlService: Health, GetBackendInfo, ListBackends. */
 #include "base/alloc.h"
 #include "service/control_impl.h"
+#include "service/session_convert.h"
 #include "warden/protocol.h"
-
-enum { N_GUARANTEES = 18 }; /* bits of box_guarantee */
 
 static size_t reports_of(box_control *c, box_backend_report out[BOX_CONTROL_MAX_BACKENDS])
 {
@@ -59,14 +58,14 @@ int box_control_health(box_call *call, const Box__V1__HealthRequest *r, box_erro
 /* A backend as a message, with what it points to. */
 typedef struct backend_view {
     Box__V1__BackendInfo message;
-    Box__V1__Guarantee guarantees[N_GUARANTEES];
-    Box__V1__Guarantee *list[N_GUARANTEES];
+    Box__V1__Guarantee guarantees[BOX_VIEW_GUARANTEES];
+    Box__V1__Guarantee *list[BOX_VIEW_GUARANTEES];
 } backend_view;
 
 static void view_guarantees(backend_view *v, uint32_t holds)
 {
     size_t n = 0;
-    for (unsigned i = 0; i < N_GUARANTEES; i++) {
+    for (unsigned i = 0; i < BOX_VIEW_GUARANTEES; i++) {
         const char *name = box_guarantee_name(UINT32_C(1) << i);
         if (name == NULL)
             continue;

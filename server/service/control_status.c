@@ -1,4 +1,5 @@
 /* ControlService: GetStatus. */
+#include <fcntl.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
@@ -6,10 +7,8 @@
 #include "base/fd.h"
 #include "box/v1/types.fields.h"
 #include "service/control_impl.h"
-#include "service/times.h"
+#include "service/session_convert.h"
 #include "session/profile.h"
-
-#include <fcntl.h>
 
 enum { MAX_WARNINGS = 16, MAX_PROFILES = 8, MAX_LOCKED = 21 /* fields of a spec */ };
 
@@ -35,16 +34,6 @@ typedef struct status_view {
     Google__Protobuf__Timestamp certificate;
 } status_view;
 
-/* API enum values beside the session manager's. */
-static const Box__V1__SessionState states[BOX_CONTROL_STATES] = {
-    [BOX_SESSION_CREATED] = BOX__V1__SESSION_STATE__SESSION_STATE_CREATED,
-    [BOX_SESSION_STARTING] = BOX__V1__SESSION_STATE__SESSION_STATE_STARTING,
-    [BOX_SESSION_RUNNING] = BOX__V1__SESSION_STATE__SESSION_STATE_RUNNING,
-    [BOX_SESSION_STOPPING] = BOX__V1__SESSION_STATE__SESSION_STATE_STOPPING,
-    [BOX_SESSION_STOPPED] = BOX__V1__SESSION_STATE__SESSION_STATE_STOPPED,
-    [BOX_SESSION_ERROR] = BOX__V1__SESSION_STATE__SESSION_STATE_ERROR,
-};
-
 static void view_backend(status_view *v, box_control *c)
 {
     static char none[] = "no backend works: see ListBackends";
@@ -66,7 +55,7 @@ static void view_states(status_view *v, const box_control *c, const char *tenant
         if (counts[i] == 0)
             continue;
         box__v1__session_state_count__init(&v->states[n]);
-        v->states[n].state = states[i];
+        v->states[n].state = box_view_state((box_session_state)i);
         v->states[n].count = (int32_t)counts[i];
         v->state_list[n] = &v->states[n];
         n++;

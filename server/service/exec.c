@@ -52,11 +52,59 @@ static char *public_id(const box_session_info *info)
     return info->one_off ? (char *)(uintptr_t)protobuf_c_empty_string : info->id;
 }
 
+/* The parts that ExecRequest and ExecStart have in common. */
+typedef struct asked {
+    const ProtobufCMessage *message;
+    const Box__V1__SessionSpec *spec;
+    const Box__V1__Command *command;
+    const Google__Protobuf__Duration *queue_timeout;
+    bool terminal;
+} asked;
+
 static int convert_queue_timeout(const Google__Protobuf__Duration *d, box_exec_request *out,
                                  box_error *err)
 {
     out->has_queue_timeout = d != NULL;
     return d != NULL ? box_convert_span(d, "queue_timeout", &out->queue_timeout_ns, err) : 0;
+}
+
+/* What a stream cannot have. */
+static int check_stream(const asked *a, const box_command *command, box_error *err)
+{
+    if (a->terminal && err->reason == BOX_NONE)
+        return box_convert_not_built("terminal", err);
+    if (command->has_output_limit)
+        return box_violation(err, "command.output_limit_bytes",
+                             "a stream keeps nothing: leave it unset");
+    return 0;
+}
+
+/* request holds what needs no conversion. */
+static int start(exec_call *c, const asked *a, box_exec_request *request,
+                 const box_exec_events *events, box_error *err)
+{
+    uint8_t digest[32];
+    BOX_AUTO(box_command_view_done)
+    box_command_view command = {0};
+    BOX_AUTO(box_spec_done)
+    box_spec spec = {0};
+    if (box_convert_tenant(c->call, &request->tenant, err) < 0)
+        return -1;
+    int bad = box_convert_command(a->command, &command, err);
+    bad |= box_convert_spec(a->spec, &spec, err);
+    bad |= convert_queue_timeout(a->queue_timeout, request, err);
+    request->spec = a->spec != NULL ? &spec : NULL;
+    request->command = a->command != NULL ? &command.command : NULL;
+    if (request->stream)
+        bad |= check_stream(a, &command.command, err);
+    if (bad != 0) {
+        BOX_IGNORE(box_exec_check(request, err)); /* the other violations too */
+        return -1;
+    }
+    if (request->idempotency_key[0] != '\0')
+        box_convert_digest(a->message, digest);
+    request->digest = digest;
+    return box_exec_start(box_call_context(c->call), request, events, c, &c->exec, err);
 }
 
 /* --- Exec ---------------------------------------------------------------------------------- */
@@ -110,40 +158,24 @@ static void exec_done(void *arg, const box_verdict *verdict, const box_error *er
     box_call_unref(call);
 }
 
-static int start_exec(exec_call *c, const Box__V1__ExecRequest *r, const box_exec_events *events,
-                      box_error *err)
+static int start_exec(exec_call *c, const Box__V1__ExecRequest *r, box_error *err)
 {
-    uint8_t digest[32];
+    static const box_exec_events events = {.done = exec_done};
+    const asked parts = {.message = &r->base,
+                         .spec = r->spec,
+                         .command = r->command,
+                         .queue_timeout = r->queue_timeout};
     box_exec_request request = {.session_id = r->session_id,
                                 .stdin_data = r->stdin_data.data,
                                 .stdin_len = r->stdin_data.len,
-                                .idempotency_key = r->idempotency_key,
-                                .digest = digest};
-    BOX_AUTO(box_command_view_done)
-    box_command_view command = {0};
-    BOX_AUTO(box_spec_done)
-    box_spec spec = {0};
-    if (box_convert_tenant(c->call, &request.tenant, err) < 0)
-        return -1;
-    int bad = box_convert_command(r->command, &command, err);
-    bad |= box_convert_spec(r->spec, &spec, err);
-    bad |= convert_queue_timeout(r->queue_timeout, &request, err);
-    request.spec = r->spec != NULL ? &spec : NULL;
-    request.command = r->command != NULL ? &command.command : NULL;
-    if (bad != 0) {
-        BOX_IGNORE(box_exec_check(&request, err)); /* the other violations too */
-        return -1;
-    }
-    if (r->idempotency_key[0] != '\0')
-        box_convert_digest(&r->base, digest);
-    return box_exec_start(box_call_context(c->call), &request, events, c, &c->exec, err);
+                                .idempotency_key = r->idempotency_key};
+    return start(c, &parts, &request, &events, err);
 }
 
 static int exec(box_call *call, const Box__V1__ExecRequest *r, box_error *err)
 {
-    static const box_exec_events events = {.done = exec_done};
     exec_call *c = exec_call_new(call);
-    if (start_exec(c, r, &events, err) < 0) {
+    if (start_exec(c, r, err) < 0) {
         free(c);
         box_call_unref(call);
         return -1;
@@ -235,20 +267,6 @@ static void call_writable(box_call *call, void *arg)
         box_exec_resume(c->exec);
 }
 
-static int check_start(const Box__V1__ExecStart *s, const box_command *command, box_error *err)
-{
-    if (s->terminal != NULL && err->reason == BOX_NONE) {
-        (void)box_fail(err, BOX_GUARANTEE_UNSUPPORTED, "not built yet: start.terminal");
-        box_error_add(err, "guarantees", "terminal");
-        box_error_add(err, "backend", "");
-        return -1;
-    }
-    if (command->has_output_limit)
-        return box_violation(err, "command.output_limit_bytes",
-                             "a stream keeps nothing: leave it unset");
-    return 0;
-}
-
 static int start_stream(exec_call *c, const Box__V1__ExecStart *s, box_error *err)
 {
     static const box_exec_events events = {.started = stream_started,
@@ -256,31 +274,16 @@ static int start_stream(exec_call *c, const Box__V1__ExecStart *s, box_error *er
                                            .writable = stream_writable,
                                            .stdin_room = stream_room,
                                            .done = stream_done};
-    uint8_t digest[32];
+    const asked parts = {.message = &s->base,
+                         .spec = s->spec,
+                         .command = s->command,
+                         .queue_timeout = s->queue_timeout,
+                         .terminal = s->terminal != NULL};
     box_exec_request request = {.session_id = s->session_id,
                                 .stdin_open = true,
                                 .stream = true,
-                                .idempotency_key = s->idempotency_key,
-                                .digest = digest};
-    BOX_AUTO(box_command_view_done)
-    box_command_view command = {0};
-    BOX_AUTO(box_spec_done)
-    box_spec spec = {0};
-    if (box_convert_tenant(c->call, &request.tenant, err) < 0)
-        return -1;
-    int bad = box_convert_command(s->command, &command, err);
-    bad |= box_convert_spec(s->spec, &spec, err);
-    bad |= convert_queue_timeout(s->queue_timeout, &request, err);
-    request.spec = s->spec != NULL ? &spec : NULL;
-    request.command = s->command != NULL ? &command.command : NULL;
-    bad |= check_start(s, &command.command, err);
-    if (bad != 0) {
-        BOX_IGNORE(box_exec_check(&request, err)); /* the other violations too */
-        return -1;
-    }
-    if (s->idempotency_key[0] != '\0')
-        box_convert_digest(&s->base, digest);
-    return box_exec_start(box_call_context(c->call), &request, &events, c, &c->exec, err);
+                                .idempotency_key = s->idempotency_key};
+    return start(c, &parts, &request, &events, err);
 }
 
 static int exec_stream(box_call *call, box_error *err)

@@ -67,11 +67,8 @@ int box_convert_command(const Box__V1__Command *m, box_command_view *out, box_er
     take_env(m, out);
     int bad = take_leftovers(m, c, err);
     bad |= take_spans(m, c, err);
-    if (bad == 0 && m->skill_name[0] != '\0') {
-        bad = box_fail(err, BOX_GUARANTEE_UNSUPPORTED, "not built yet: command.skill_name");
-        box_error_add(err, "guarantees", "skill_name");
-        box_error_add(err, "backend", "");
-    }
+    if (bad == 0 && m->skill_name[0] != '\0')
+        bad = box_convert_not_built("skill_name", err);
     return bad;
 }
 

@@ -23,7 +23,7 @@ uint64_t box_page_binding(const char *list, const char *tenant, const void *filt
 /* binding, created_ns (both in this machine's byte order), id; as hexadecimal. */
 void box_page_token(uint64_t binding, const box_position *at, char out[BOX_PAGE_TOKEN_TEXT])
 {
-    uint8_t bytes[16 + BOX_TENANT_ID_BYTES];
+    uint8_t bytes[16 + BOX_MAX_ID_BYTES];
     size_t len = strlen(at->id);
     memcpy(bytes, &binding, 8);
     memcpy(bytes + 8, &at->created_ns, 8);
@@ -33,7 +33,7 @@ void box_page_token(uint64_t binding, const box_position *at, char out[BOX_PAGE_
 
 int box_page_parse(const char *token, uint64_t binding, box_position *out, box_error *err)
 {
-    uint8_t bytes[16 + BOX_TENANT_ID_BYTES];
+    uint8_t bytes[16 + BOX_MAX_ID_BYTES];
     box_position at = {0};
     size_t len = strlen(token);
     if (len == 0) {

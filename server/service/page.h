@@ -8,7 +8,7 @@
  * binding is VALIDATION. */
 uint64_t box_page_binding(const char *list, const char *tenant, const void *filter, size_t len);
 
-enum { BOX_PAGE_TOKEN_TEXT = 2 * (8 + 8 + BOX_TENANT_ID_BYTES) + 1 };
+enum { BOX_PAGE_TOKEN_TEXT = 2 * (8 + 8 + BOX_MAX_ID_BYTES) + 1 };
 void box_page_token(uint64_t binding, const box_position *at, char out[BOX_PAGE_TOKEN_TEXT]);
 /* "" is the start. */
 int box_page_parse(const char *token, uint64_t binding, box_position *out, box_error *err)

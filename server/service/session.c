@@ -18,25 +18,46 @@ static int need_id(const char *id, box_error *err)
     return id[0] != '\0' ? 0 : box_violation(err, "session_id", "must not be empty");
 }
 
+/* Puts the session into the answer of one method. */
+typedef void give_session(box_call *call, Box__V1__Session *session, const box_session_info *info);
+
+static void answer_session(box_call *call, const box_session_info *info,
+                           const box_session_usage *usage, give_session *give)
+{
+    BOX_AUTO(box_freep)
+    box_session_view *view = box_alloc(sizeof *view);
+    box_view_session(view, info);
+    if (usage != NULL)
+        box_view_usage(view, usage);
+    give(call, &view->message, info);
+    box_session_view_done(view);
+}
+
+/* The end of a job: err, or the session. Takes the job's reference. */
+static void end_job(box_call *call, const box_session_info *info, const box_session_usage *usage,
+                    const box_error *err, give_session *give)
+{
+    if (err != NULL)
+        box_call_finish(call, err);
+    else
+        answer_session(call, info, usage, give);
+    box_call_unref(call);
+}
+
 /* --- create -------------------------------------------------------------------------------- */
 
-static void created(void *arg, const box_session_info *info, const box_error *err)
+static void give_created(box_call *call, Box__V1__Session *session, const box_session_info *info)
 {
-    box_call *call = arg;
-    if (err != NULL) {
-        box_call_finish(call, err);
-    } else {
-        BOX_AUTO(box_freep)
-        box_session_view *view = box_alloc(sizeof *view);
-        box_view_session(view, info);
-        Box__V1__CreateSessionResponse response;
-        box__v1__create_session_response__init(&response);
-        response.session = &view->message;
-        response.created = info->created;
-        box_v1_session_service_create_session_answer(call, &response);
-        box_session_view_done(view);
-    }
-    box_call_unref(call);
+    Box__V1__CreateSessionResponse response;
+    box__v1__create_session_response__init(&response);
+    response.session = session;
+    response.created = info->created;
+    box_v1_session_service_create_session_answer(call, &response);
+}
+
+static void created(void *call, const box_session_info *info, const box_error *err)
+{
+    end_job(call, info, NULL, err, give_created);
 }
 
 static int create_session(box_call *call, const Box__V1__CreateSessionRequest *r, box_error *err)
@@ -64,24 +85,19 @@ static int create_session(box_call *call, const Box__V1__CreateSessionRequest *r
 
 /* --- get ----------------------------------------------------------------------------------- */
 
-static void got(void *arg, const box_session_info *info, const box_session_usage *usage,
+static void give_got(box_call *call, Box__V1__Session *session, const box_session_info *info)
+{
+    (void)info;
+    Box__V1__GetSessionResponse response;
+    box__v1__get_session_response__init(&response);
+    response.session = session;
+    box_v1_session_service_get_session_answer(call, &response);
+}
+
+static void got(void *call, const box_session_info *info, const box_session_usage *usage,
                 const box_error *err)
 {
-    box_call *call = arg;
-    if (err != NULL) {
-        box_call_finish(call, err);
-    } else {
-        BOX_AUTO(box_freep)
-        box_session_view *view = box_alloc(sizeof *view);
-        box_view_session(view, info);
-        box_view_usage(view, usage);
-        Box__V1__GetSessionResponse response;
-        box__v1__get_session_response__init(&response);
-        response.session = &view->message;
-        box_v1_session_service_get_session_answer(call, &response);
-        box_session_view_done(view);
-    }
-    box_call_unref(call);
+    end_job(call, info, usage, err, give_got);
 }
 
 static int get_session(box_call *call, const Box__V1__GetSessionRequest *r, box_error *err)
@@ -94,40 +110,6 @@ static int get_session(box_call *call, const Box__V1__GetSessionRequest *r, box_
 }
 
 /* --- list ---------------------------------------------------------------------------------- */
-
-/* Opaque: binding and create time (this machine's byte order), id; as hexadecimal. */
-enum { TOKEN_FIXED = 16, TOKEN_TEXT = 2 * (TOKEN_FIXED + BOX_MAX_ID_BYTES) + 1 };
-
-typedef struct position {
-    int64_t created_ns;
-    char id[BOX_MAX_ID_BYTES + 1]; /* "" = the start */
-} position;
-
-static void write_token(uint64_t binding, const box_session_info *last, char out[TOKEN_TEXT])
-{
-    uint8_t bytes[TOKEN_FIXED + BOX_MAX_ID_BYTES];
-    size_t len = strlen(last->id);
-    memcpy(bytes, &binding, 8);
-    memcpy(bytes + 8, &last->created_wall_ns, 8);
-    memcpy(bytes + TOKEN_FIXED, last->id, len);
-    box_hex(bytes, TOKEN_FIXED + len, out);
-}
-
-static int read_token(const char *token, uint64_t binding, position *out, box_error *err)
-{
-    uint8_t bytes[TOKEN_FIXED + BOX_MAX_ID_BYTES];
-    size_t len = strlen(token);
-    *out = (position){0};
-    if (len == 0)
-        return 0;
-    if (len <= 2 * TOKEN_FIXED || len % 2 != 0 || len / 2 > sizeof bytes ||
-        !box_unhex(token, bytes, len / 2) || memcmp(bytes, &binding, 8) != 0)
-        return box_violation(err, "page_token",
-                             "is not next_page_token of an answer to this list with these filters");
-    memcpy(&out->created_ns, bytes + 8, 8);
-    memcpy(out->id, bytes + TOKEN_FIXED, len / 2 - TOKEN_FIXED);
-    return 0;
-}
 
 /* What the token is bound to: everything of the request but the page. */
 static uint64_t binding_of(const Box__V1__ListSessionsRequest *r, const char *tenant)
@@ -176,11 +158,11 @@ static int list_sessions(box_call *call, const Box__V1__ListSessionsRequest *r, 
     if (box_convert_tenant(call, &tenant, err) < 0)
         return -1;
     size_t limit = 0;
-    position from = {0};
+    box_position from = {0};
     box_session_filter filter = {.backend = r->backend};
     uint64_t binding = binding_of(r, tenant);
     int bad = box_page_size(r->page_size, &limit, err);
-    bad |= read_token(r->page_token, binding, &from, err);
+    bad |= box_page_parse(r->page_token, binding, &from, err);
     bad |= states_of(r, &filter.states, err);
     if (r->n_labels > BOX_MAX_LABELS)
         bad |= box_violation(err, "labels", "more than %d labels", BOX_MAX_LABELS);
@@ -196,9 +178,13 @@ static int list_sessions(box_call *call, const Box__V1__ListSessionsRequest *r, 
     bool more;
     box_session_list(sessions_of(call), tenant, &filter, from.created_ns,
                      from.id[0] != '\0' ? from.id : NULL, limit, &infos, &n, &more);
-    char next[TOKEN_TEXT] = "";
-    if (more)
-        write_token(binding, &infos[n - 1], next);
+    char next[BOX_PAGE_TOKEN_TEXT] = "";
+    if (more) {
+        const box_session_info *last = &infos[n - 1];
+        from.created_ns = last->created_wall_ns;
+        memcpy(from.id, last->id, strlen(last->id) + 1);
+        box_page_token(binding, &from, next);
+    }
     answer_list(call, infos, n, next);
     box_session_list_free(infos, n);
     return 0;
@@ -206,22 +192,18 @@ static int list_sessions(box_call *call, const Box__V1__ListSessionsRequest *r, 
 
 /* --- update -------------------------------------------------------------------------------- */
 
-static void updated(void *arg, const box_session_info *info, const box_error *err)
+static void give_updated(box_call *call, Box__V1__Session *session, const box_session_info *info)
 {
-    box_call *call = arg;
-    if (err != NULL) {
-        box_call_finish(call, err);
-    } else {
-        BOX_AUTO(box_freep)
-        box_session_view *view = box_alloc(sizeof *view);
-        box_view_session(view, info);
-        Box__V1__UpdateSessionResponse response;
-        box__v1__update_session_response__init(&response);
-        response.session = &view->message;
-        box_v1_session_service_update_session_answer(call, &response);
-        box_session_view_done(view);
-    }
-    box_call_unref(call);
+    (void)info;
+    Box__V1__UpdateSessionResponse response;
+    box__v1__update_session_response__init(&response);
+    response.session = session;
+    box_v1_session_service_update_session_answer(call, &response);
+}
+
+static void updated(void *call, const box_session_info *info, const box_error *err)
+{
+    end_job(call, info, NULL, err, give_updated);
 }
 
 static uint32_t field_of(const char *path)
@@ -240,12 +222,8 @@ static int read_mask(const Google__Protobuf__FieldMask *mask, uint32_t *fields, 
         const char *path = mask->paths[i];
         uint32_t bit = field_of(path);
         *fields |= bit;
-        if (strcmp(path, "tools") == 0) {
-            (void)box_fail(err, BOX_GUARANTEE_UNSUPPORTED, "not built yet: tools");
-            box_error_add(err, "guarantees", "tools");
-            box_error_add(err, "backend", "");
-            return -1;
-        }
+        if (strcmp(path, "tools") == 0)
+            return box_convert_not_built("tools", err);
         if ((bit & BOX_SPEC_LIVE) == 0)
             bad |=
                 box_violation(err, "update_mask", "%s cannot be changed in a live session", path);
@@ -275,6 +253,15 @@ static int update_session(box_call *call, const Box__V1__UpdateSessionRequest *r
 
 /* --- extend, stop, delete ------------------------------------------------------------------ */
 
+static void give_extended(box_call *call, Box__V1__Session *session, const box_session_info *info)
+{
+    (void)info;
+    Box__V1__ExtendSessionResponse response;
+    box__v1__extend_session_response__init(&response);
+    response.session = session;
+    box_v1_session_service_extend_session_answer(call, &response);
+}
+
 static int extend_session(box_call *call, const Box__V1__ExtendSessionRequest *r, box_error *err)
 {
     const char *tenant;
@@ -290,34 +277,23 @@ static int extend_session(box_call *call, const Box__V1__ExtendSessionRequest *r
     if (bad != 0 ||
         box_session_extend(sessions_of(call), tenant, r->session_id, (uint64_t)ns, &info, err) < 0)
         return -1;
-    BOX_AUTO(box_freep)
-    box_session_view *view = box_alloc(sizeof *view);
-    box_view_session(view, &info);
-    Box__V1__ExtendSessionResponse response;
-    box__v1__extend_session_response__init(&response);
-    response.session = &view->message;
-    box_v1_session_service_extend_session_answer(call, &response);
-    box_session_view_done(view);
+    answer_session(call, &info, NULL, give_extended);
     box_session_info_done(&info);
     return 0;
 }
 
-static void stopped(void *arg, const box_session_info *info, const box_error *err)
+static void give_stopped(box_call *call, Box__V1__Session *session, const box_session_info *info)
 {
-    box_call *call = arg;
-    if (err != NULL) {
-        box_call_finish(call, err);
-    } else {
-        BOX_AUTO(box_freep)
-        box_session_view *view = box_alloc(sizeof *view);
-        box_view_session(view, info);
-        Box__V1__StopSessionResponse response;
-        box__v1__stop_session_response__init(&response);
-        response.session = &view->message;
-        box_v1_session_service_stop_session_answer(call, &response);
-        box_session_view_done(view);
-    }
-    box_call_unref(call);
+    (void)info;
+    Box__V1__StopSessionResponse response;
+    box__v1__stop_session_response__init(&response);
+    response.session = session;
+    box_v1_session_service_stop_session_answer(call, &response);
+}
+
+static void stopped(void *call, const box_session_info *info, const box_error *err)
+{
+    end_job(call, info, NULL, err, give_stopped);
 }
 
 static int stop_session(box_call *call, const Box__V1__StopSessionRequest *r, box_error *err)

@@ -17,6 +17,14 @@ int box_convert_tenant(const box_call *call, const char **out, box_error *err)
     return 0;
 }
 
+int box_convert_not_built(const char *field, box_error *err)
+{
+    (void)box_fail(err, BOX_GUARANTEE_UNSUPPORTED, "%s is not built yet: leave it out", field);
+    box_error_add(err, "guarantees", field);
+    box_error_add(err, "backend", "");
+    return -1;
+}
+
 int box_convert_span(const Google__Protobuf__Duration *d, const char *field, int64_t *out_ns,
                      box_error *err)
 {

@@ -13,6 +13,11 @@ int box_convert_tenant(const box_call *call, const char **out, box_error *err) B
 int box_convert_span(const Google__Protobuf__Duration *d, const char *field, int64_t *out_ns,
                      box_error *err) BOX_MUST_USE;
 
+/* GUARANTEE_UNSUPPORTED {guarantees, backend}: the request sets a field that nothing is made of
+ * yet.
+ */
+int box_convert_not_built(const char *field, box_error *err);
+
 /* message NULL asks nothing. *out is to be freed (box_spec_done) in any case. Violations name
  * "spec.FIELD". What is not built yet is noted in out->unsupported. */
 int box_convert_spec(const Box__V1__SessionSpec *message, box_spec *out, box_error *err)
@@ -21,7 +26,7 @@ int box_convert_spec(const Box__V1__SessionSpec *message, box_spec *out, box_err
 /* SHA-256 of a request, for idempotency keys. */
 void box_convert_digest(const ProtobufCMessage *message, uint8_t out[32]);
 
-enum { BOX_VIEW_GUARANTEES = 18, BOX_VIEW_LABELS = 64 };
+enum { BOX_VIEW_GUARANTEES = 18 /* bits of box_guarantee */, BOX_VIEW_LABELS = 64 };
 
 /* What a profile changed, as messages. */
 typedef struct box_adjustment_view {

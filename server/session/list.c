@@ -1,5 +1,6 @@
 /* ListSessions. */
 #include "base/alloc.h"
+#include "base/limits.h"
 #include "session/table.h"
 #include "session/watch.h"
 
@@ -72,4 +73,26 @@ void box_session_list_free(box_session_info *infos, size_t n)
     for (size_t i = 0; i < n; i++)
         box_session_info_done(&infos[i]);
     free(infos);
+}
+
+void box_session_each(box_sessions *all, const char *tenant,
+                      void (*visit)(void *arg, const box_session_info *info), void *arg)
+{
+    const box_session_filter any = {0};
+    int64_t created_ns = 0;
+    char after[BOX_MAX_ID_BYTES + 1] = "";
+    bool more = true;
+    while (more) {
+        box_session_info *page = NULL;
+        size_t n = 0;
+        box_session_list(all, tenant, &any, created_ns, after[0] != '\0' ? after : NULL,
+                         BOX_MAX_PAGE, &page, &n, &more);
+        for (size_t i = 0; i < n; i++)
+            visit(arg, &page[i]);
+        if (more) {
+            created_ns = page[n - 1].created_wall_ns;
+            memcpy(after, page[n - 1].id, strlen(page[n - 1].id) + 1);
+        }
+        box_session_list_free(page, n);
+    }
 }

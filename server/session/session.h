@@ -41,7 +41,8 @@ typedef struct box_sessions_config {
     int64_t (*wall_ns)(void);         /* NULL = box_wall_ns */
 } box_sessions_config;
 
-/* Connects to the wardens once the loops run. */
+/* Connects to the wardens once the loops run. The process must ignore SIGPIPE: a command may close
+ * its stdin. */
 int box_sessions_new(const box_sessions_config *config, box_sessions **out, box_error *err)
     BOX_MUST_USE;
 /* From now on creating calls and Exec get SHUTTING_DOWN; every sandbox that is not persistent is
@@ -163,6 +164,10 @@ void box_session_list(box_sessions *all, const char *tenant, const box_session_f
                       int64_t after_created_wall_ns, const char *after_id, size_t limit,
                       box_session_info **out, size_t *n, bool *more);
 void box_session_list_free(box_session_info *infos, size_t n);
+/* Calls visit for every session of the tenant, in that order, with no lock held; sessions made
+ * meanwhile are visited too. Any thread. */
+void box_session_each(box_sessions *all, const char *tenant,
+                      void (*visit)(void *arg, const box_session_info *info), void *arg);
 
 /* Sets the fields in `fields` (of BOX_SPEC_LIVE, else VALIDATION): to the value in changes, or,
  * where changes->set lacks the bit, back to the profile's default. SESSION_NOT_RUNNING

@@ -1,8 +1,6 @@
 /* The manager: made from configuration, swept by its own timer, drained at the end. */
 #include <dirent.h>
 #include <fcntl.h>
-#include <signal.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
@@ -156,19 +154,6 @@ static void make_wardens(box_sessions *all, const box_sessions_config *c)
     all->n_wardens = c->n_backends;
 }
 
-/* A session takes three descriptors and a command three more: the usual soft limit of 1024 would be
- * far below limits.sessions. Nothing of boxd uses select(2), which is what that limit is for. */
-static void prepare_process(void)
-{
-    struct rlimit files;
-    if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
-        files.rlim_cur = files.rlim_max;
-        (void)setrlimit(RLIMIT_NOFILE, &files); /* running out is QUOTA, then */
-    }
-    /* A command that closes its stdin must not end boxd: EPIPE says the same. */
-    (void)signal(SIGPIPE, SIG_IGN); /* cannot fail for a valid signal */
-}
-
 int box_sessions_new(const box_sessions_config *c, box_sessions **out, box_error *err)
 {
     box_session_defaults defaults;
@@ -180,7 +165,6 @@ int box_sessions_new(const box_sessions_config *c, box_sessions **out, box_error
     if (dirfd < 0)
         return box_fail_errno(err, "open the directory of agents' sockets");
     remove_stale_sockets(dirfd);
-    prepare_process();
     box_sessions *all = box_alloc(sizeof *all);
     box_lock_init(&all->lock);
     all->by_key = box_map_new();

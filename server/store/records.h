@@ -2,6 +2,7 @@
 #pragma once
 
 #include "base/buf.h"
+#include "base/limits.h"
 
 enum {
     BOX_TENANT_ID_BYTES = 64,
@@ -62,5 +63,5 @@ bool box_token_id_parse(const char *text, uint64_t *out);
 /* Where a list goes on: behind the object made at created_ns with that id. Zero: the start. */
 typedef struct box_position {
     int64_t created_ns;
-    char id[BOX_TENANT_ID_BYTES + 1]; /* of a token: box_token_id_text */
+    char id[BOX_MAX_ID_BYTES + 1]; /* of a token: box_token_id_text */
 } box_position;

@@ -11,6 +11,7 @@
 
 void fake_warden_init(fake_warden *w)
 {
+    (void)signal(SIGPIPE, SIG_IGN); /* as in boxd */
     *w = (fake_warden){.guarantees = (1u << 18) - 1 - BOX_G_NETWORK_ON - BOX_G_IMAGES};
     int pair[2];
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair) < 0)

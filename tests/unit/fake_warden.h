@@ -62,6 +62,7 @@ typedef struct fake_warden {
     unsigned max_unanswered_starts;
 } fake_warden;
 
+/* Ignores SIGPIPE in this process. */
 void fake_warden_init(fake_warden *w);
 void fake_warden_done(fake_warden *w);
 /* Handles all that came; false when there was nothing. Never waits. */

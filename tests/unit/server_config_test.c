@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "warden/protocol.h"
 
 static int parse(const char *yaml, box_server_config *out, box_error *err)
 {
@@ -201,9 +202,43 @@ static void the_environment_overrides_and_is_checked_too(void **state)
                                  "address: it needs server.auth: token");
 }
 
+static void unknown_guarantees_are_refused_and_known_ones_become_bits(void **state)
+{
+    (void)state;
+    box_server_config c;
+    box_error err;
+    assert_refused("admission: {guarantees: [memory, lunch]}\n",
+                   "boxd.yaml: admission.guarantees: there is no guarantee called lunch");
+    assert_int_equal(parse("admission: {guarantees: [memory, pids]}\n", &c, &err), 0);
+    assert_int_equal(c.required_guarantees,
+                     box_guarantee_from_name("memory") | box_guarantee_from_name("pids"));
+    box_server_config_done(&c);
+}
+
+static void backend_host_is_refused_where_isolation_is_needed(void **state)
+{
+    (void)state;
+    box_server_config c;
+    box_error err;
+    assert_refused("box: {backend: host}\nadmission: {required: true}\n",
+                   "boxd.yaml: box.backend: host is refused: admission.required is set");
+    assert_refused("box: {backend: host}\n"
+                   "server: {auth: off, listen: [{address: 127.0.0.1, tls: false}]}\n",
+                   "boxd.yaml: box.backend: host is refused: server.auth is off and there is a "
+                   "TCP listener");
+    assert_int_equal(parse("box: {backend: host}\n"
+                           "server: {auth: off, unix_socket: /run/box.sock}\n",
+                           &c, &err),
+                     0);
+    assert_null(box_server_config_host_refused(&c));
+    box_server_config_done(&c);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(unknown_guarantees_are_refused_and_known_ones_become_bits),
+        cmocka_unit_test(backend_host_is_refused_where_isolation_is_needed),
         cmocka_unit_test(the_defaults_are_those_of_the_design),
         cmocka_unit_test(addresses_get_their_port_and_one_form),
         cmocka_unit_test(an_address_that_is_none_is_refused),

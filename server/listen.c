@@ -1,0 +1,65 @@
+#include "listen.h"
+
+#include "base/alloc.h"
+#include "base/log.h"
+#include "store/certificates.h"
+
+static bool wants_tls(const box_server_config *conf)
+{
+    const box_listen_config *listen = conf->listen.items;
+    for (size_t i = 0; i < conf->listen.count; i++) {
+        if (listen[i].tls)
+            return true;
+    }
+    return false;
+}
+
+static int make_certificates(const box_state_dir *state, const box_store *store, box_error *err)
+{
+    bool made = false;
+    if (box_dev_certificates(box_store_dirfd(store), &made, err) < 0)
+        return -1;
+    if (made)
+        box_log(BOX_INFO, "boxd.development_certificates", BOX_STR("ca", BOX_DEV_CA_FILE),
+                BOX_STR("state_dir", state->path));
+    return 0;
+}
+
+int box_listen_tls(const box_server_config *conf, const box_state_dir *state,
+                   const box_store *store, box_tls_context **out, int64_t *expires_ns,
+                   box_error *err)
+{
+    *expires_ns = 0;
+    if (!wants_tls(conf))
+        return 0;
+    bool own = conf->tls_cert != NULL;
+    if (!own && make_certificates(state, store, err) < 0)
+        return -1;
+    BOX_AUTO(box_freep)
+    char *cert = own ? box_strdup(conf->tls_cert) : box_state_dir_file(state, BOX_DEV_CERT_FILE);
+    BOX_AUTO(box_freep)
+    char *key = own ? box_strdup(conf->tls_key) : box_state_dir_file(state, BOX_DEV_KEY_FILE);
+    const box_tls_server_config config = {
+        .cert_file = cert,
+        .key_file = key,
+        .client_ca_file = conf->tls_client_ca,
+        .min_version = (box_tls_version)conf->tls_min_version,
+    };
+    if (box_certificate_expires(cert, expires_ns, err) < 0)
+        return box_wrap(err, "tls.cert");
+    return box_tls_context_server(&config, out, err);
+}
+
+int box_listen_open(const box_server_config *conf, box_net *net, box_tls_context *tls,
+                    box_error *err)
+{
+    const box_listen_config *listen = conf->listen.items;
+    for (size_t i = 0; i < conf->listen.count; i++) {
+        uint16_t port;
+        if (box_net_listen_tcp(net, listen[i].address, listen[i].tls ? tls : NULL, &port, err) < 0)
+            return -1;
+        box_log(BOX_INFO, "boxd.listen", BOX_STR("address", listen[i].address),
+                BOX_INT("port", port), BOX_STR("tls", listen[i].tls ? "yes" : "no"));
+    }
+    return conf->unix_socket != NULL ? box_net_listen_unix(net, conf->unix_socket, err) : 0;
+}
