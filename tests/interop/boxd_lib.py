@@ -259,6 +259,15 @@ def read_numbers(path):
         return set()
 
 
+def name_of(pid):
+    """A process's name, None when it is gone."""
+    try:
+        with open(f"/proc/{pid}/comm", encoding="utf-8", errors="replace") as f:
+            return f.read().strip()
+    except OSError:
+        return None
+
+
 def started_at(pid):
     """When a process started, in clock ticks since boot."""
     with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as f:

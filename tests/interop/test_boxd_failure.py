@@ -31,12 +31,14 @@ class Case(BoxdCase):
         super().setUp()
         self.t = self.pb.types
 
-    def start(self, what, **fields):
-        """An Exec under way in this test's session."""
+    def start(self, what):
+        """An Exec that has come to its `sleep`, in this test's session."""
         call = self.client.execs.Exec.future(
-            self.client.exec_request(what, self.sid, timeout=100, **fields), timeout=60)
+            self.client.exec_request(what, self.sid, timeout=100), timeout=60)
         self.addCleanup(call.cancel)
-        lib.wait_for(lambda: self.client.get(self.sid).active_execs >= 1, "it runs")
+        lib.wait_for(lambda: "sleep" in [boxd_lib.name_of(p) for p in self.boxd.processes()],
+                     "it runs")
+        time.sleep(0.1)  # and boxd has heard of it
         return call
 
     def restart_boxd(self):
@@ -52,11 +54,12 @@ class Sandbox(Case):
 
     def test_a_killed_sandbox_is_a_verdict_and_never_exit_0(self):
         uid = self.client.create(self.sid, labels={"kept": "yes"}, pids_limit=77).uid
-        call = self.start("echo begin; touch begun; sleep 60")
-        time.sleep(0.1)
+        call = self.start("echo begin; sleep 60")
         self.lose(uid)
-        v = call.result().verdict
-        self.assertEqual(v.status, self.t.VERDICT_STATUS_SANDBOX_LOST)
+        answer = call.result()
+        v = answer.verdict
+        self.assertEqual((v.status, answer.stdout_data),
+                         (self.t.VERDICT_STATUS_SANDBOX_LOST, b"begin\n"))
         self.assertFalse(v.HasField("exit_code") or v.HasField("signal"), v)
         self.assertTrue(v.detail)
         lost = self.client.get(self.sid)
