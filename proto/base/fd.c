@@ -143,13 +143,14 @@ ssize_t box_fd_receive(int socket, void *data, size_t size, int *fds, size_t *n_
             }
         }
     }
-    if (!fits) {
-        close_all(fds, got);
-        *n_fds = 0;
-        return box_fail(err, BOX_PROTOCOL, "a message or its descriptors are larger than expected");
-    }
     *n_fds = got;
-    return n;
+    if (fits && n > 0)
+        return n;
+    close_all(fds, got);
+    *n_fds = 0;
+    if (!fits)
+        return box_fail(err, BOX_PROTOCOL, "a message or its descriptors are larger than expected");
+    return 0;
 }
 
 int box_fd_memfd(const char *name, const void *data, size_t len, int *out, box_error *err)

@@ -103,6 +103,9 @@
 #define BOX_MAX_LABEL_VALUE_BYTES 256
 #define BOX_DEFAULT_PAGE          100
 #define BOX_MAX_PAGE              1000
+/* A page of ListSessions ends early when names and labels have this much: with the rest of it, and
+ * one session of 2 MiB more, it fits what a stock client accepts. */
+#define BOX_LIST_PAGE_BYTES (1024 * 1024)
 
 /* --- exec ------------------------------------------------------------------------------------ */
 

@@ -75,7 +75,7 @@ static int compare(const box_session *s, const box_spec *asked, box_error *err)
     if ((asked->set & BOX_SPEC_COMPARED) == 0)
         return 0;
     box_spec mine; /* shallow, but for the texts that normalise may cut */
-    box_spec_copy(&mine, asked);
+    box_spec_copy_but_env(&mine, asked);
     normalise(&mine);
     (void)box_profile_lock(s->profile, &mine, NULL); /* how many does not matter */
     uint32_t fields = box_spec_differences(&mine, &s->spec) & BOX_SPEC_COMPARED;

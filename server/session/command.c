@@ -2,6 +2,7 @@
 
 #include "base/alloc.h"
 #include "base/limits.h"
+#include "base/map.h"
 #include "session/program.h"
 
 typedef struct checker {
@@ -110,24 +111,6 @@ static const char *const base_env[] = {
     "USER=box",
 };
 
-static bool in_command(const box_command *cmd, const char *key, size_t len)
-{
-    for (size_t i = 0; i < cmd->n_env; i++) {
-        if (strlen(cmd->env[i].key) == len && memcmp(cmd->env[i].key, key, len) == 0)
-            return true;
-    }
-    return false;
-}
-
-static bool in_session(const box_spec *session, const char *key, size_t len)
-{
-    for (size_t i = 0; i < session->n_env; i++) {
-        if (strlen(session->env[i].key) == len && memcmp(session->env[i].key, key, len) == 0)
-            return true;
-    }
-    return false;
-}
-
 static void add(char **array, size_t *n, const char *text)
 {
     array[(*n)++] = box_strdup(text);
@@ -141,23 +124,36 @@ static void add_env(box_program *p, const char *key, const char *value)
     p->env[p->envc++] = entry;
 }
 
-/* Twice the same key would leave it to the program which one counts. Quadratic in the number of the
- * session's own variables only. */
+/* Who sets a variable: the command before the session, and of two entries with one key the later
+ * one (protobuf's rule for maps). The values are the entries. */
+static box_map *env_owners(const box_command *cmd, const box_spec *session)
+{
+    box_map *owners = box_map_new();
+    for (size_t i = 0; i < session->n_env; i++)
+        (void)box_map_put(owners, session->env[i].key, &session->env[i]); /* the later one stays */
+    for (size_t i = 0; i < cmd->n_env; i++)
+        (void)box_map_put(owners, cmd->env[i].key, (void *)(uintptr_t)&cmd->env[i]); /* likewise */
+    return owners;
+}
+
+/* Twice the same key would leave it to the program which one counts. */
 static void init_env(box_program *p, const box_command *cmd, const box_spec *session)
 {
+    box_map *owners = env_owners(cmd, session);
     p->env = box_alloc_array(BOX_COUNT(base_env) + session->n_env + cmd->n_env, sizeof *p->env);
     for (size_t i = 0; i < BOX_COUNT(base_env); i++) {
-        size_t len = strcspn(base_env[i], "=");
-        if (!in_command(cmd, base_env[i], len) && !in_session(session, base_env[i], len))
+        if (box_map_get_bytes(owners, base_env[i], strcspn(base_env[i], "=")) == NULL)
             add(p->env, &p->envc, base_env[i]);
     }
     for (size_t i = 0; i < session->n_env; i++) {
-        const box_label *e = &session->env[i];
-        if (!in_command(cmd, e->key, strlen(e->key)))
-            add_env(p, e->key, e->value);
+        if (box_map_get(owners, session->env[i].key) == &session->env[i])
+            add_env(p, session->env[i].key, session->env[i].value);
     }
-    for (size_t i = 0; i < cmd->n_env; i++)
-        add_env(p, cmd->env[i].key, cmd->env[i].value);
+    for (size_t i = 0; i < cmd->n_env; i++) {
+        if (box_map_get(owners, cmd->env[i].key) == &cmd->env[i])
+            add_env(p, cmd->env[i].key, cmd->env[i].value);
+    }
+    box_map_free(owners);
 }
 
 static void init_argv(box_program *p, const box_command *cmd)

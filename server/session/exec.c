@@ -238,7 +238,7 @@ static void start_timers(box_exec *e)
 static void take_info(box_exec *e)
 {
     e->info = box_alloc(sizeof *e->info);
-    box_session_snapshot(e->session, e->info);
+    box_session_snapshot_but_env(e->session, e->info);
     e->info->created = e->session_created;
 }
 

@@ -45,6 +45,18 @@ static box_session **collect(box_tenancy *t, const box_session_filter *f, int64_
     return found;
 }
 
+/* About what one takes in the answer: a few hundred bytes and the caller's own texts. */
+static size_t size_of(const box_session_info *info)
+{
+    size_t bytes = 512 + strlen(info->id) + strlen(info->spec.workdir) +
+                   strlen(info->spec.mount_path) + strlen(info->spec.host_path);
+    for (size_t i = 0; i < info->spec.n_env; i++)
+        bytes += strlen(info->spec.env[i].key);
+    for (size_t i = 0; i < info->spec.n_labels; i++)
+        bytes += strlen(info->spec.labels[i].key) + strlen(info->spec.labels[i].value);
+    return bytes;
+}
+
 void box_session_list(box_sessions *all, const char *tenant, const box_session_filter *filter,
                       int64_t after_created_wall_ns, const char *after_id, size_t limit,
                       box_session_info **out, size_t *n, bool *more)
@@ -57,14 +69,19 @@ void box_session_list(box_sessions *all, const char *tenant, const box_session_f
     box_lock_release(&all->lock);
     if (found_n > 1)
         qsort(found, found_n, sizeof(box_session *), by_age); /* by what is fixed at birth */
-    *n = found_n < limit ? found_n : limit;
-    *more = found_n > limit;
-    *out = box_alloc_array(*n > 0 ? *n : 1, sizeof(box_session_info));
+    size_t room = found_n < limit ? found_n : limit;
+    size_t bytes = 0;
+    *n = 0;
+    *out = box_alloc_array(room > 0 ? room : 1, sizeof(box_session_info));
     for (size_t i = 0; i < found_n; i++) {
-        if (i < *n)
+        if (i < room && bytes < BOX_LIST_PAGE_BYTES) {
             box_session_snapshot(found[i], &(*out)[i]);
+            bytes += size_of(&(*out)[i]);
+            (*n)++;
+        }
         box_session_unref(found[i]);
     }
+    *more = found_n > *n;
     free(found);
 }
 

@@ -21,7 +21,7 @@ void box_session_info_done(box_session_info *info)
     *info = (box_session_info){0};
 }
 
-void box_session_snapshot_locked(const box_session *s, box_session_info *out)
+static void snapshot_but_env(const box_session *s, box_session_info *out)
 {
     *out = (box_session_info){
         .id = box_strdup(s->id),
@@ -46,7 +46,7 @@ void box_session_snapshot_locked(const box_session *s, box_session_info *out)
         .one_off = s->one_off,
     };
     memcpy(out->adjustments, s->adjustments, sizeof out->adjustments);
-    box_spec_copy(&out->spec, &s->spec);
+    box_spec_copy_but_env(&out->spec, &s->spec);
     if (s->state == BOX_SESSION_RUNNING) {
         box_time now = now_here();
         box_time idle =
@@ -54,6 +54,19 @@ void box_session_snapshot_locked(const box_session *s, box_session_info *out)
         box_time end = idle < box_session_lifetime_at(s) ? idle : box_session_lifetime_at(s);
         out->expires_wall_ns = s->all->wall_ns() + (int64_t)box_time_left(end, now);
     }
+}
+
+void box_session_snapshot_locked(const box_session *s, box_session_info *out)
+{
+    snapshot_but_env(s, out);
+    box_spec_set_env_names(&out->spec, s->spec.env, s->spec.n_env);
+}
+
+void box_session_snapshot_but_env(box_session *s, box_session_info *out)
+{
+    box_lock_take(&s->all->lock);
+    snapshot_but_env(s, out);
+    box_lock_release(&s->all->lock);
 }
 
 void box_session_snapshot(box_session *s, box_session_info *out)
@@ -150,6 +163,12 @@ void box_session_apply(box_session *s, const box_spec *changes, uint32_t fields)
     box_lock_release(&s->all->lock);
 }
 
+void box_session_drop_env_locked(box_session *s)
+{
+    if (s->state == BOX_SESSION_STOPPED && s->active == 0)
+        box_spec_set_env(&s->spec, NULL, 0);
+}
+
 void box_session_release(box_session *s)
 {
     box_time now = now_here();
@@ -158,6 +177,7 @@ void box_session_release(box_session *s)
     s->active--;
     s->last_used = now;
     s->last_used_wall_ns = s->all->wall_ns();
+    box_session_drop_env_locked(s);
     box_lock_release(&s->all->lock);
 }
 

@@ -102,7 +102,7 @@ typedef struct box_session_info {
     box_session_state state;
     box_stop_reason stop_reason;
     box_error error;      /* why the state is ERROR */
-    box_spec spec;        /* complete: every value that holds, all bits set */
+    box_spec spec;        /* complete: every value that holds, all bits set; of env only the names */
     char *backend;        /* the one that was chosen */
     uint32_t guarantees;  /* what holds for this sandbox: box_guarantee bits */
     uint32_t best_effort; /* what the profile wants and this host cannot give */

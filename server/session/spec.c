@@ -49,12 +49,12 @@ static void free_pairs(box_label **pairs, size_t *n)
     *n = 0;
 }
 
-static void set_pairs(box_label **to, size_t *n_to, const box_label *from, size_t n)
+static void set_pairs(box_label **to, size_t *n_to, const box_label *from, size_t n, bool values)
 {
     box_label *copy = n > 0 ? box_alloc_array(n, sizeof *copy) : NULL;
     for (size_t i = 0; i < n; i++) {
         copy[i].key = box_strdup(from[i].key);
-        copy[i].value = box_strdup(from[i].value);
+        copy[i].value = values ? box_strdup(from[i].value) : NULL;
     }
     free_pairs(to, n_to);
     *to = copy;
@@ -77,15 +77,20 @@ void box_spec_done(box_spec *s)
 
 void box_spec_set_labels(box_spec *s, const box_label *labels, size_t n)
 {
-    set_pairs(&s->labels, &s->n_labels, labels, n);
+    set_pairs(&s->labels, &s->n_labels, labels, n, true);
 }
 
 void box_spec_set_env(box_spec *s, const box_label *env, size_t n)
 {
-    set_pairs(&s->env, &s->n_env, env, n);
+    set_pairs(&s->env, &s->n_env, env, n, true);
 }
 
-void box_spec_copy(box_spec *to, const box_spec *from)
+void box_spec_set_env_names(box_spec *s, const box_label *env, size_t n)
+{
+    set_pairs(&s->env, &s->n_env, env, n, false);
+}
+
+void box_spec_copy_but_env(box_spec *to, const box_spec *from)
 {
     *to = *from;
     to->image = box_strdup_null(from->image);
@@ -98,6 +103,11 @@ void box_spec_copy(box_spec *to, const box_spec *from)
     to->labels = to->env = NULL;
     to->n_labels = to->n_env = 0;
     box_spec_set_labels(to, from->labels, from->n_labels);
+}
+
+void box_spec_copy(box_spec *to, const box_spec *from)
+{
+    box_spec_copy_but_env(to, from);
     box_spec_set_env(to, from->env, from->n_env);
 }
 

@@ -99,10 +99,14 @@ typedef struct box_spec {
 void box_spec_done(box_spec *s);
 /* Deep; *to is overwritten, not freed. */
 void box_spec_copy(box_spec *to, const box_spec *from);
+/* The same without env, which may have 2 MiB: what comparing and most looking needs. */
+void box_spec_copy_but_env(box_spec *to, const box_spec *from);
 /* Adds name to s->unsupported. */
 void box_spec_refuse(box_spec *s, const char *name);
 /* Replaces them by a copy. */
 void box_spec_set_env(box_spec *s, const box_label *env, size_t n);
+/* Only the names: every value is NULL. */
+void box_spec_set_env_names(box_spec *s, const box_label *env, size_t n);
 void box_spec_set_labels(box_spec *s, const box_label *labels, size_t n);
 
 /* "memory" for BOX_SPEC_MEMORY: the name used in errors, the proto field's. */

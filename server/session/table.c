@@ -219,6 +219,7 @@ static void ended_locked(box_session *s)
         box_session_remove_locked(s);
         return;
     }
+    box_session_drop_env_locked(s);
     box_list_append(&t->ended, &s->of_ended);
     if (++t->n_ended > BOX_MAX_SESSION_RECORDS) {
         box_session *oldest = BOX_CONTAINER(t->ended.next, box_session, of_ended);

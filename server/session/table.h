@@ -186,6 +186,8 @@ void box_session_apply(box_session *s, const box_spec *changes, uint32_t fields)
 void box_sessions_expire(box_sessions *all, box_time now);
 
 void box_session_snapshot(box_session *s, box_session_info *out);
+/* For a command's answer, which shows no variables. */
+void box_session_snapshot_but_env(box_session *s, box_session_info *out);
 box_session_state box_session_state_now(box_session *s, box_stop_reason *reason);
 /* Adds the waiter, or answers it at once when there is nothing to wait for. Taken. */
 void box_session_want_run(box_session *s, box_waiter *w);
@@ -203,6 +205,8 @@ void box_session_forget_uid(box_session *s);
 /* --- lock held -------------------------------------------------------------------------------- */
 
 void box_session_snapshot_locked(const box_session *s, box_session_info *out);
+/* A STOPPED record needs no variables, up to 2 MiB, unless a command still reads them. */
+void box_session_drop_env_locked(box_session *s);
 box_session *box_sessions_find_locked(box_sessions *all, const char *tenant, const char *id);
 
 /* Counts it and puts it into the table, in the place of an old record. SESSION_LIMIT. */

@@ -194,6 +194,22 @@ static void a_message_that_does_not_fit_is_refused_with_all_closed(void **state)
         box_closep(&fds[i]);
 }
 
+static void an_empty_message_leaves_no_descriptor_open(void **state)
+{
+    fixture *f = *state;
+    box_error err = {0};
+    char text[4];
+    size_t n = 1;
+    int got[1];
+    int fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    size_t open_before = count_files("/proc/self/fd");
+    assert_int_equal(box_fd_send(f->pair[0], "", 0, &fd, 1, &err), 0);
+    assert_int_equal(box_fd_receive(f->pair[1], text, sizeof text, got, &n, &err), 0);
+    assert_int_equal(n, 0);
+    assert_int_equal(count_files("/proc/self/fd"), open_before);
+    box_closep(&fd);
+}
+
 static void a_memory_file_cannot_be_changed(void **state)
 {
     (void)state;
@@ -231,6 +247,7 @@ int main(void)
         WITH_FILES(nothing_to_receive_and_nobody_reading_are_eagain),
         WITH_FILES(the_peers_end_is_zero),
         WITH_FILES(a_message_that_does_not_fit_is_refused_with_all_closed),
+        WITH_FILES(an_empty_message_leaves_no_descriptor_open),
         cmocka_unit_test(a_memory_file_cannot_be_changed),
         WITH_FILES(a_descriptor_becomes_non_blocking),
     };

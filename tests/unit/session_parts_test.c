@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <time.h>
 
 #include <cmocka.h>
 
@@ -353,6 +354,54 @@ static void a_shell_command_is_given_to_the_shell(void **state)
     box_program_done(&p);
 }
 
+static void of_two_variables_with_one_name_the_later_one_counts(void **state)
+{
+    (void)state;
+    box_label of_session[] = {{text("A"), text("1")},
+                              {text("B"), text("2")},
+                              {text("A"), text("3")},
+                              {text("LANG"), text("C")}};
+    const box_env of_command[] = {{"B", "4"}, {"C", "5"}, {"B", "6"}};
+    const char *argv[] = {"p"};
+    box_spec session = {.workdir = text("/"), .env = of_session, .n_env = 4};
+    box_command c = {.argv = argv, .argc = 1, .env = of_command, .n_env = 3};
+    box_program p;
+    box_error err = {0};
+    assert_int_equal(box_program_init(&p, &c, &session, &err), 0);
+    const char *const wanted[] = {"HOME=/home", "USER=box", "A=3", "LANG=C", "C=5", "B=6"};
+    assert_int_equal(p.envc, BOX_COUNT(wanted) + 1); /* and PATH first */
+    for (size_t i = 0; i < BOX_COUNT(wanted); i++)
+        assert_string_equal(p.env[i + 1], wanted[i]);
+    box_program_done(&p);
+}
+
+/* A list for each name took minutes of a loop thread that others share. */
+static void many_variables_take_no_longer_than_their_number(void **state)
+{
+    (void)state;
+    enum { N = 60000, NAME = 8 };
+    char *names = box_alloc_array(2 * N, NAME);
+    box_label *of_session = box_alloc_array(N, sizeof *of_session);
+    box_env *of_command = box_alloc_array(N, sizeof *of_command);
+    for (int i = 0; i < 2 * N; i++)
+        (void)snprintf(names + i * NAME, NAME, "%c%d", i < N ? 'S' : 'C', i);
+    for (int i = 0; i < N; i++) {
+        of_session[i] = (box_label){names + i * NAME, text("")};
+        of_command[i] = (box_env){names + (N + i) * NAME, ""};
+    }
+    const char *argv[] = {"p"};
+    box_spec session = {.workdir = text("/"), .env = of_session, .n_env = N};
+    box_command c = {.argv = argv, .argc = 1, .env = of_command, .n_env = N};
+    box_program p;
+    box_error err = {0};
+    clock_t begin = clock();
+    assert_int_equal(box_program_init(&p, &c, &session, &err), -1); /* more than 65,536 */
+    assert_true(clock() - begin < 5 * CLOCKS_PER_SEC);              /* 0.1 s; the list took 40 s */
+    free(names);
+    free(of_session);
+    free(of_command);
+}
+
 static void session_and_command_together_keep_the_limit(void **state)
 {
     (void)state;
@@ -516,6 +565,8 @@ int main(void)
         cmocka_unit_test(exactly_one_of_argv_and_shell_is_needed),
         cmocka_unit_test(numbers_of_a_command_are_checked),
         cmocka_unit_test(a_shell_command_is_given_to_the_shell),
+        cmocka_unit_test(of_two_variables_with_one_name_the_later_one_counts),
+        cmocka_unit_test(many_variables_take_no_longer_than_their_number),
         cmocka_unit_test(session_and_command_together_keep_the_limit),
         cmocka_unit_test(head_and_tail_are_exact_for_every_size_and_split),
         cmocka_unit_test(a_key_is_remembered_and_forgotten),
