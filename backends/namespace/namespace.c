@@ -16,6 +16,7 @@
 #include "base/fd.h"
 #include "base/limits.h"
 #include "namespace/cgroup.h"
+#include "namespace/child.h"
 #include "namespace/hostpath.h"
 #include "namespace/proc.h"
 #include "namespace/program.h"
@@ -95,69 +96,6 @@ static int plan_fill(const box_backend *b, const box_warden_create *request,
     return plan_setup(plan, err);
 }
 
-/* 0 when the agent runs (its exec closed the socket), else the child's own error. */
-static int await_report(int report, box_error *err)
-{
-    box_error said;
-    ssize_t n;
-    if (!box_proc_wait(report, BOX_SANDBOX_SETUP_SECONDS * 1000))
-        return box_fail(err, BOX_DEADLINE, "the sandbox is not ready after %d s",
-                        BOX_SANDBOX_SETUP_SECONDS);
-    do {
-        n = read(report, &said, sizeof said);
-    } while (n < 0 && errno == EINTR);
-    if (n == 0)
-        return 0;
-    if (n != (ssize_t)sizeof said)
-        return box_fail(err, BOX_INTERNAL, "the sandbox's first process said something odd");
-    box_error_sanitize(&said);
-    *err = said;
-    return box_wrap(err, "sandbox");
-}
-
-typedef struct child_pipes {
-    int report; /* ours to read */
-    int go;     /* ours to write */
-} child_pipes;
-
-static int make_pipes(box_sandbox_plan *plan, child_pipes *ours, box_error *err)
-{
-    int report[2];
-    int go[2];
-    if (pipe2(report, O_CLOEXEC) < 0)
-        return box_fail_errno(err, "make a pipe");
-    ours->report = report[0];
-    plan->report = report[1];
-    if (pipe2(go, O_CLOEXEC) < 0)
-        return box_fail_errno(err, "make a pipe");
-    plan->go = go[0];
-    ours->go = go[1];
-    return 0;
-}
-
-/* Clones the child; it waits until told to go on. */
-static pid_t start_child(box_sandbox_plan *plan, uint32_t uid_base, child_pipes *ours, int *pidfd,
-                         box_error *err)
-{
-    if (make_pipes(plan, ours, err) < 0)
-        return -1;
-    pid_t pid = box_sandbox_clone(uid_base, pidfd, err);
-    if (pid == 0) {
-        /* An inherited writing end would hide the helper's death. */
-        (void)close(ours->report);
-        (void)close(ours->go);
-        box_sandbox_run(plan);
-    }
-    box_closep(&plan->report);
-    box_closep(&plan->go);
-    return pid;
-}
-
-static int let_go(int go, box_error *err)
-{
-    return box_fd_write_all(go, "g", 1, err);
-}
-
 static int64_t tmpfs_sum(const box_warden_create *r)
 {
     int64_t sum = r->tmp_bytes + r->home_bytes + r->shm_bytes;
@@ -166,26 +104,22 @@ static int64_t tmpfs_sum(const box_warden_create *r)
 }
 
 static int run_child(const box_warden_create *request, const box_journal *journal,
-                     box_sandbox_plan *plan, box_sandbox_record *record, int *pidfd, box_error *err)
+                     box_sandbox_plan *plan, box_sandbox_record *record, box_error *err)
 {
-    child_pipes ours = {-1, -1};
-    pid_t pid = start_child(plan, record->uid_base, &ours, pidfd, err);
-    BOX_AUTO(box_closep)
-    int report = ours.report;
-    BOX_AUTO(box_closep)
-    int go = ours.go;
-    if (pid < 0)
+    BOX_AUTO(box_child_done)
+    box_child child = {.pidfd = -1, .report = -1, .go = -1};
+    if (box_child_start(plan, record->uid_base, &child, err) < 0)
         return -1;
     const box_warden_limits limits = {.memory_bytes = request->memory_bytes,
                                       .pids = request->pids,
                                       .cpu_millis = request->cpu_millis};
-    record->pid = pid;
-    if (box_proc_start_time(pid, &record->start_time, err) < 0 ||
+    record->pid = child.pid;
+    if (box_proc_start_time(child.pid, &record->start_time, err) < 0 ||
         journal->save(journal->owner, record, err) < 0 ||
-        box_sandbox_map_ids(pid, record->uid_base, err) < 0 ||
-        box_cgroups_settle(record, pid, &limits, err) < 0 || let_go(go, err) < 0)
+        box_sandbox_map_ids(child.pid, record->uid_base, err) < 0 ||
+        box_cgroups_settle(record, child.pid, &limits, err) < 0 || box_child_go(&child, err) < 0)
         return -1;
-    return await_report(report, err);
+    return box_child_await(&child, err);
 }
 
 static int namespace_adopt(box_backend *b, const box_sandbox_record *record, box_sandbox_fds *fds,
@@ -204,10 +138,8 @@ static int namespace_create(box_backend *b, const box_warden_create *request, in
     BOX_AUTO(plan_done)
     box_sandbox_plan plan;
     plan_init(&plan);
-    BOX_AUTO(box_closep)
-    int pidfd = -1;
     if (plan_fill(b, request, record, listen_fd, &plan, err) < 0 ||
-        run_child(request, journal, &plan, record, &pidfd, err) < 0 ||
+        run_child(request, journal, &plan, record, err) < 0 ||
         namespace_adopt(b, record, fds, err) < 0)
         return -1;
     answer->guarantees = b->guarantees;
@@ -333,22 +265,15 @@ static int probe(const box_backend *b, box_error *err)
     if (plan_fill(b, &request, &record, b->filter, &plan, err) < 0)
         return -1;
     plan.probe = true;
-    child_pipes ours = {-1, -1};
-    BOX_AUTO(box_closep)
-    int pidfd = -1;
-    pid_t pid = start_child(&plan, record.uid_base, &ours, &pidfd, err);
-    BOX_AUTO(box_closep)
-    int report = ours.report;
-    BOX_AUTO(box_closep)
-    int go = ours.go;
-    if (pid < 0)
+    BOX_AUTO(box_child_done)
+    box_child child = {.pidfd = -1, .report = -1, .go = -1};
+    if (box_child_start(&plan, record.uid_base, &child, err) < 0)
         return -1;
-    int rc = box_sandbox_map_ids(pid, record.uid_base, err);
-    rc = rc < 0 ? rc : let_go(go, err);
-    box_closep(&go);
-    rc = rc < 0 ? rc : await_report(report, err);
-    (void)kill(pid, SIGKILL); /* it has ended, or is stuck and said so above */
-    (void)waitpid(pid, NULL, 0);
+    int rc = box_sandbox_map_ids(child.pid, record.uid_base, err);
+    rc = rc < 0 ? rc : box_child_go(&child, err);
+    rc = rc < 0 ? rc : box_child_await(&child, err);
+    (void)kill(child.pid, SIGKILL); /* it has ended, or is stuck and said so above */
+    (void)waitpid(child.pid, NULL, 0);
     return rc;
 }
 

@@ -1,4 +1,4 @@
-/* Connections of boxd instances: greeting, requests, answers. */
+/* Connections of boxd instances: greeting, packets in, answers out. */
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -97,7 +97,7 @@ void conn_accept(box_warden *w, warden_watch *watch, uint32_t events)
         (void)box_take_fd(&fd);
 }
 
-warden_conn *conn_by_serial(const box_warden *w, uint64_t serial)
+static warden_conn *conn_by_serial(const box_warden *w, uint64_t serial)
 {
     for (box_list *at = w->conns.next; at != &w->conns; at = at->next) {
         warden_conn *c = BOX_CONTAINER(at, warden_conn, link);
@@ -107,7 +107,7 @@ warden_conn *conn_by_serial(const box_warden *w, uint64_t serial)
     return NULL;
 }
 
-warden_conn *conn_by_instance(const box_warden *w, const box_uid *instance)
+static warden_conn *conn_by_instance(const box_warden *w, const box_uid *instance)
 {
     for (box_list *at = w->conns.next; at != &w->conns; at = at->next) {
         warden_conn *c = BOX_CONTAINER(at, warden_conn, link);
@@ -202,20 +202,7 @@ void conn_exited(box_warden *w, const box_uid *instance, const box_warden_exited
         conn_send(w, c, BOX_WARDEN_EXITED, 0, exited, sizeof *exited, NULL, 0);
 }
 
-/* --- requests -------------------------------------------------------------------------------- */
-
-static int too_busy(const box_warden *w, box_error *err)
-{
-    if (w->stopping || w->removing)
-        return box_fail(err, BOX_SHUTTING_DOWN, "the warden is ending");
-    if (w->n_queue + w->n_waiters < BOX_WARDEN_MAX_QUEUE)
-        return 0;
-    (void)box_fail(err, BOX_BACKEND_UNAVAILABLE, "the warden has %d requests waiting",
-                   BOX_WARDEN_MAX_QUEUE);
-    box_error_add(err, "backend", w->ops->name);
-    err->retry_ms = 500;
-    return -1;
-}
+/* --- receiving ------------------------------------------------------------------------------- */
 
 static int greet(box_warden *w, warden_conn *c, const box_warden_hello *hello, box_error *err)
 {
@@ -244,115 +231,6 @@ static int greet(box_warden *w, warden_conn *c, const box_warden_hello *hello, b
     return 0;
 }
 
-/* A descriptor that is no listening SEQPACKET socket is not for an agent. */
-static int check_listener(int fd, box_error *err)
-{
-    int domain = 0;
-    int type = 0;
-    int listening = 0;
-    socklen_t len = sizeof(int);
-    if (fd < 0 || getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &len) < 0 || domain != AF_UNIX ||
-        getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &len) < 0 || type != SOCK_SEQPACKET ||
-        getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listening, &len) < 0 || listening == 0)
-        return box_fail(err, BOX_VALIDATION, "CREATE needs a listening SEQPACKET Unix socket");
-    return 0;
-}
-
-static int ask_create(box_warden *w, warden_conn *c, uint64_t id, const void *body, int *fd,
-                      box_error *err)
-{
-    box_warden_create request;
-    memcpy(&request, body, sizeof request);
-    warden_sandbox *s;
-    if (check_listener(*fd, err) < 0 || too_busy(w, err) < 0 ||
-        box_warden_create_check(&request, w->config, w->ops->name, w->guarantees, err) < 0 ||
-        sandbox_add(w, &request.uid, &c->instance, request.flags, &s, err) < 0)
-        return -1;
-    s->conn = c->serial;
-    warden_job *job = job_new(JOB_CREATE, s, c->serial, id);
-    job->create = request;
-    job->listen_fd = box_take_fd(fd);
-    job_queue(w, job);
-    return 0;
-}
-
-static int ask_destroy(box_warden *w, warden_conn *c, uint64_t id, const void *body, box_error *err)
-{
-    box_warden_target target;
-    memcpy(&target, body, sizeof target);
-    warden_sandbox *s = sandbox_of(w, &target.uid, &c->instance);
-    if (s == NULL) {
-        const box_error none = {0};
-        conn_answer_error(w, c->serial, id, &none);
-        return 0;
-    }
-    if (too_busy(w, err) < 0)
-        return -1;
-    s->tell_exited = false;
-    sandbox_end_for(w, s, c->serial, id, NULL);
-    return 0;
-}
-
-static int ask_kind(box_warden *w, warden_conn *c, uint64_t id, job_kind kind, const box_uid *uid,
-                    const box_warden_limits *limits, box_error *err)
-{
-    warden_sandbox *s = sandbox_of(w, uid, &c->instance);
-    bool gone = s == NULL || s->state == SANDBOX_ENDING;
-    if (gone && (kind == JOB_ALIVE || kind == JOB_KEEP)) {
-        const box_warden_answer dead = {.alive = BOX_DEAD};
-        conn_answer(w, c->serial, id, &dead, NULL, 0);
-        return 0;
-    }
-    if (gone)
-        return box_fail(err, BOX_SESSION_NOT_FOUND, "no such sandbox");
-    if (too_busy(w, err) < 0)
-        return -1;
-    if (kind == JOB_KEEP)
-        s->conn = c->serial;
-    warden_job *job = job_new(kind, s, c->serial, id);
-    if (limits != NULL)
-        job->limits = *limits;
-    job_queue(w, job);
-    return 0;
-}
-
-static int ask_limits(box_warden *w, warden_conn *c, uint64_t id, const void *body, box_error *err)
-{
-    box_warden_limits limits;
-    memcpy(&limits, body, sizeof limits);
-    if (box_warden_limits_check(&limits, w->config, w->ops->name, w->guarantees, err) < 0)
-        return -1;
-    return ask_kind(w, c, id, JOB_LIMITS, &limits.uid, &limits, err);
-}
-
-static int ask(box_warden *w, warden_conn *c, const box_warden_header *h, const void *body, int *fd,
-               box_error *err)
-{
-    const box_uid *uid = body; /* of a target; bytes have no alignment */
-    switch ((box_warden_type)h->type) {
-    case BOX_WARDEN_CREATE:
-        return ask_create(w, c, h->id, body, fd, err);
-    case BOX_WARDEN_DESTROY:
-        return ask_destroy(w, c, h->id, body, err);
-    case BOX_WARDEN_ALIVE:
-        return ask_kind(w, c, h->id, JOB_ALIVE, uid, NULL, err);
-    case BOX_WARDEN_LIMITS:
-        return ask_limits(w, c, h->id, body, err);
-    case BOX_WARDEN_USAGE:
-        return ask_kind(w, c, h->id, JOB_USAGE, uid, NULL, err);
-    case BOX_WARDEN_KEEP:
-        return ask_kind(w, c, h->id, JOB_KEEP, uid, NULL, err);
-    case BOX_WARDEN_SWEEP:
-        sandboxes_sweep(w, c, h->id);
-        return 0;
-    case BOX_WARDEN_HELLO:
-    case BOX_WARDEN_ANSWER:
-    case BOX_WARDEN_EXITED:
-        break;
-    }
-    return box_fail(err, BOX_PROTOCOL, "a packet of a type that boxd does not send");
-}
-
 /* -1 ends the connection: the packet broke the protocol, or the greeting was refused. */
 static int handle(box_warden *w, warden_conn *c, const void *packet, size_t len, int *fd,
                   box_error *err)
@@ -369,7 +247,7 @@ static int handle(box_warden *w, warden_conn *c, const void *packet, size_t len,
     if (!c->greeted || (*fd >= 0 && header.type != BOX_WARDEN_CREATE))
         return box_fail(err, BOX_PROTOCOL, "a request before HELLO, or a descriptor too many");
     box_error refused = {0};
-    if (ask(w, c, &header, body, fd, &refused) < 0)
+    if (conn_ask(w, c, &header, body, fd, &refused) < 0)
         conn_answer_error(w, c->serial, header.id, &refused);
     return 0;
 }

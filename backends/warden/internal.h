@@ -1,5 +1,6 @@
-/* What the files of the warden's main loop share. warden.c owns the loop, conn.c connections and
- * requests, job.c the queue and helpers, sandbox.c the table and what happens to a sandbox. */
+/* What the files of the warden's main loop share. warden.c owns the loop, conn.c connections,
+ * ask.c their requests, job.c the queue and helpers, sandbox.c the table and what happens to a
+ * sandbox. */
 #pragma once
 
 #include <sys/types.h>
@@ -153,13 +154,17 @@ void conn_accept(box_warden *w, warden_watch *watch, uint32_t events);
 /* Closes connections that broke. */
 void conns_tidy(box_warden *w);
 void conn_free(box_warden *w, warden_conn *c);
-warden_conn *conn_by_serial(const box_warden *w, uint64_t serial);
-warden_conn *conn_by_instance(const box_warden *w, const box_uid *instance);
 /* Nothing happens when that connection is gone. The descriptors stay the caller's. */
 void conn_answer(box_warden *w, uint64_t serial, uint64_t id, const box_warden_answer *answer,
                  const int *fds, size_t n_fds);
 void conn_answer_error(box_warden *w, uint64_t serial, uint64_t id, const box_error *error);
 void conn_exited(box_warden *w, const box_uid *instance, const box_warden_exited *exited);
+
+/* ask.c */
+/* One request with its body; *fd is what came with it (-1 = nothing), -1 when taken. On failure
+ * nothing happened and err is the answer. */
+int conn_ask(box_warden *w, warden_conn *c, const box_warden_header *h, const void *body, int *fd,
+             box_error *err) BOX_MUST_USE;
 
 /* job.c */
 warden_job *job_new(job_kind kind, warden_sandbox *s, uint64_t conn, uint64_t id);

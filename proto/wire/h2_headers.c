@@ -273,39 +273,14 @@ void h2_head_request(box_h2_stream *s)
 /* --- responses ---------------------------------------------------------------------------------
  */
 
-/* grpc/grpc doc/http-grpc-status-mapping.md; for the text what came is named. */
-static void status_from_http(const box_h2_stream *s, int http_status, box_error *out)
-{
-    static const struct {
-        int http;
-        box_reason reason;
-    } rows[] = {
-        {400, BOX_PROTOCOL},
-        {401, BOX_UNAUTHENTICATED},
-        {403, BOX_PERMISSION},
-        {404, BOX_UNIMPLEMENTED},
-        {429, BOX_RUNTIME_UNAVAILABLE},
-        {431, BOX_PROTOCOL},
-        {502, BOX_RUNTIME_UNAVAILABLE},
-        {503, BOX_RUNTIME_UNAVAILABLE},
-        {504, BOX_RUNTIME_UNAVAILABLE},
-    };
-    box_reason reason = BOX_UNKNOWN;
-    for (size_t i = 0; i < BOX_COUNT(rows); i++) {
-        if (rows[i].http == http_status)
-            reason = rows[i].reason;
-    }
-    (void)box_fail(out, reason, "the server sent no gRPC status (HTTP %d, content-type '%.60s')",
-                   http_status, text_of(s->head.content_type));
-}
-
 /* The call's status from the block that ended it. */
 static void response_status(const box_h2_stream *s, box_error *out)
 {
     const h2_head *head = &s->head;
     bool grpc = s->head_seen || head->type != H2_TYPE_OTHER;
     if (head->grpc_status == NO_STATUS || !grpc) {
-        status_from_http(s, s->head_seen ? s->http_status : head->http_status, out);
+        h2_status_from_http(s->head_seen ? s->http_status : head->http_status,
+                            text_of(head->content_type), out);
         return;
     }
     char text[BOX_ERROR_MSG];
@@ -337,7 +312,7 @@ static void first_headers(box_h2_stream *s)
     h2_head *head = &s->head;
     box_error err;
     if (head->type == H2_TYPE_OTHER || head->type == H2_TYPE_NONE) {
-        status_from_http(s, head->http_status, &err);
+        h2_status_from_http(head->http_status, text_of(head->content_type), &err);
         h2_stream_fail(s, &err);
         return;
     }
@@ -383,33 +358,6 @@ void h2_head_response(box_h2_stream *s, bool is_end)
 void h2_head_missing(box_h2_stream *s)
 {
     box_error status;
-    status_from_http(s, s->http_status, &status);
+    h2_status_from_http(s->http_status, text_of(s->head.content_type), &status);
     end_with_status(s, &status);
-}
-
-void h2_head_reset_status(uint32_t code, box_error *out)
-{
-    static const struct {
-        uint32_t code;
-        box_reason reason;
-    } rows[] = {
-        {NGHTTP2_NO_ERROR, BOX_PROTOCOL},
-        {NGHTTP2_PROTOCOL_ERROR, BOX_PROTOCOL},
-        {NGHTTP2_INTERNAL_ERROR, BOX_PROTOCOL},
-        {NGHTTP2_FLOW_CONTROL_ERROR, BOX_PROTOCOL},
-        {NGHTTP2_SETTINGS_TIMEOUT, BOX_PROTOCOL},
-        {NGHTTP2_FRAME_SIZE_ERROR, BOX_PROTOCOL},
-        {NGHTTP2_COMPRESSION_ERROR, BOX_PROTOCOL},
-        {NGHTTP2_CONNECT_ERROR, BOX_PROTOCOL},
-        {NGHTTP2_REFUSED_STREAM, BOX_RUNTIME_UNAVAILABLE},
-        {NGHTTP2_CANCEL, BOX_CANCELLED},
-        {NGHTTP2_ENHANCE_YOUR_CALM, BOX_RATE_LIMIT},
-        {NGHTTP2_INADEQUATE_SECURITY, BOX_PERMISSION},
-    };
-    box_reason reason = BOX_UNKNOWN;
-    for (size_t i = 0; i < BOX_COUNT(rows); i++) {
-        if (rows[i].code == code)
-            reason = rows[i].reason;
-    }
-    (void)box_fail(out, reason, "the stream was reset with %s", nghttp2_http2_strerror(code));
 }

@@ -5,7 +5,8 @@
  *   h2_stream.c   a stream's life and what its owner may do
  *   h2_input.c    message framing, pausing, giving window back
  *   h2_headers.c  header blocks that come
- *   h2_fields.c   header blocks that go */
+ *   h2_fields.c   header blocks that go
+ *   h2_codes.c    HTTP's own status and reset codes */
 #pragma once
 
 #include <nghttp2/nghttp2.h>
@@ -153,8 +154,12 @@ void h2_head_request(box_h2_stream *s);
 void h2_head_response(box_h2_stream *s, bool is_end);
 /* Client: END_STREAM came without trailers. */
 void h2_head_missing(box_h2_stream *s);
-/* What RST_STREAM before any status means (grpc-conformance.md, 87). */
-void h2_head_reset_status(uint32_t code, box_error *out);
+
+/* h2_codes.c */
+/* An answer without grpc-status (grpc/grpc doc/http-grpc-status-mapping.md). */
+void h2_status_from_http(int http_status, const char *content_type, box_error *out);
+/* RST_STREAM before any status (grpc-conformance.md, 87). */
+void h2_status_from_reset(uint32_t code, box_error *out);
 
 /* h2_fields.c */
 h2_block *h2_block_request(const box_h2 *h, const char *path, const box_metadata *metadata,

@@ -96,7 +96,7 @@ void h2_stream_gone(box_h2_stream *s, uint32_t code)
     }
     if (s->remote_end)
         return; /* its status is here and waits for held messages to be taken */
-    h2_head_reset_status(code, &why);
+    h2_status_from_reset(code, &why);
     if (code == NGHTTP2_REFUSED_STREAM && s->h->why.reason != BOX_NONE)
         why = s->h->why;
     h2_stream_closed(s, &why, NULL);

@@ -10,8 +10,6 @@
 #include "base/limits.h"
 #include "base/log.h"
 
-static void flush(box_warden *w);
-
 /* --- state --------------------------------------------------------------------------------- */
 
 static void set_report(box_warden *w, bool available, const char *detail)
@@ -94,8 +92,7 @@ static int request_send(box_warden_request *r, box_error *err)
     return send_packet(r->warden, &header, &r->body, r->fd, err);
 }
 
-/* Sends what can be sent; waits for room when the warden does not read. */
-static void flush(box_warden *w)
+void box_warden_flush(box_warden *w)
 {
     box_error err = {0};
     int rc = 0;
@@ -156,7 +153,7 @@ static int on_hello(box_warden *w, const box_warden_hello *packet, box_error *er
     w->retry_ms = BOX_WARDEN_RETRY_MS;
     box_log(BOX_INFO, "warden.ready", BOX_STR("backend", w->name), BOX_STR("host", hello.detail));
     sweep(w);
-    flush(w);
+    box_warden_flush(w);
     return 0;
 }
 
@@ -264,7 +261,7 @@ static void on_ready(void *arg, int events)
         }
     }
     if (w->phase != BOX_WARDEN_DOWN && (events & BOX_WRITABLE))
-        flush(w);
+        box_warden_flush(w);
 }
 
 /* --- connecting ---------------------------------------------------------------------------- */
@@ -298,7 +295,7 @@ static void connect_failed(box_warden *w, const box_error *err)
     go_down(w, text);
 }
 
-static void connect_now(box_warden *w)
+void box_warden_connect(box_warden *w)
 {
     box_error err = {0};
     w->last_try = box_loop_now(w->loop);
@@ -312,7 +309,7 @@ static void connect_now(box_warden *w)
     w->phase = BOX_WARDEN_GREETING;
     /* A warden that accepts and says nothing is as good as none. */
     box_timer_set(w->retry, box_time_add(w->last_try, BOX_WARDEN_ASK_SECONDS * BOX_SECOND));
-    flush(w);
+    box_warden_flush(w);
 }
 
 static void on_retry(void *arg)
@@ -321,56 +318,14 @@ static void on_retry(void *arg)
     if (w->phase == BOX_WARDEN_GREETING)
         go_down(w, "its warden does not answer");
     else if (w->phase == BOX_WARDEN_DOWN && !w->ended)
-        connect_now(w);
+        box_warden_connect(w);
 }
 
 static void start(void *arg)
 {
     box_warden *w = arg;
     w->retry = box_timer_new(w->loop, on_retry, w);
-    connect_now(w);
-}
-
-/* On the warden's loop. A warden that was down gets another chance at once, but not more often than
- * the shortest pause. */
-static void submit(void *arg)
-{
-    box_warden_request *r = arg;
-    box_warden *w = r->warden;
-    r->id = w->next_id++;
-    box_map_put_bytes(w->requests, &r->id, sizeof r->id, r);
-    if (box_map_count(w->requests) > BOX_WARDEN_MAX_REQUESTS) {
-        box_warden_unavailable(w, &r->reply.error, "too many requests wait for its warden");
-        box_warden_request_end(r);
-        return;
-    }
-    bool rested =
-        box_loop_now(w->loop) >= box_time_add(w->last_try, (uint64_t)BOX_WARDEN_RETRY_MS * BOX_MS);
-    if (w->phase == BOX_WARDEN_DOWN && !w->ended && rested) {
-        box_list_append(&w->waiting, &r->link);
-        connect_now(w);
-        return;
-    }
-    if (w->phase == BOX_WARDEN_DOWN) {
-        box_backend_report report;
-        box_warden_report(w, &report);
-        box_warden_unavailable(w, &r->reply.error, report.detail);
-        box_warden_request_end(r);
-        return;
-    }
-    box_list_append(&w->waiting, &r->link);
-    flush(w);
-}
-
-void box_warden_ask(box_warden *w, box_warden_type type, const void *body, int fd,
-                    box_loop *reply_to, void (*done)(void *arg, box_warden_reply *reply), void *arg)
-{
-    box_warden_request *r = box_warden_request_new(w, type, body);
-    r->fd = fd;
-    r->reply_to = reply_to;
-    r->done = done;
-    r->arg = arg;
-    box_loop_post(w->loop, submit, r);
+    box_warden_connect(w);
 }
 
 /* --- life ---------------------------------------------------------------------------------- */

@@ -57,7 +57,13 @@ typedef struct box_warden_request {
     } body;
 } box_warden_request;
 
-/* body is the struct of the type (copied). */
+/* warden.c: sends what can be sent; waits for room when the warden does not read. Not while it is
+ * down. */
+void box_warden_flush(box_warden *w);
+/* Tries to; a failure is what the report says then, and waiting requests end with it. */
+void box_warden_connect(box_warden *w);
+
+/* warden_request.c: body is the struct of the type (copied). */
 box_warden_request *box_warden_request_new(box_warden *w, box_warden_type type, const void *body);
 void box_warden_request_free(box_warden_request *r);
 /* It leaves the warden's tables; its reply, filled in, goes to whoever asked. */

@@ -110,3 +110,47 @@ void box_warden_fail_all(box_warden *w, const char *what)
         at = 0; /* the map changed */
     }
 }
+
+/* --- asking -------------------------------------------------------------------------------- */
+
+/* On the warden's loop. A warden that was down gets another chance at once, but not more often than
+ * the shortest pause. */
+static void submit(void *arg)
+{
+    box_warden_request *r = arg;
+    box_warden *w = r->warden;
+    r->id = w->next_id++;
+    box_map_put_bytes(w->requests, &r->id, sizeof r->id, r);
+    if (box_map_count(w->requests) > BOX_WARDEN_MAX_REQUESTS) {
+        box_warden_unavailable(w, &r->reply.error, "too many requests wait for its warden");
+        box_warden_request_end(r);
+        return;
+    }
+    bool rested =
+        box_loop_now(w->loop) >= box_time_add(w->last_try, (uint64_t)BOX_WARDEN_RETRY_MS * BOX_MS);
+    if (w->phase == BOX_WARDEN_DOWN && !w->ended && rested) {
+        box_list_append(&w->waiting, &r->link);
+        box_warden_connect(w);
+        return;
+    }
+    if (w->phase == BOX_WARDEN_DOWN) {
+        box_backend_report report;
+        box_warden_report(w, &report);
+        box_warden_unavailable(w, &r->reply.error, report.detail);
+        box_warden_request_end(r);
+        return;
+    }
+    box_list_append(&w->waiting, &r->link);
+    box_warden_flush(w);
+}
+
+void box_warden_ask(box_warden *w, box_warden_type type, const void *body, int fd,
+                    box_loop *reply_to, void (*done)(void *arg, box_warden_reply *reply), void *arg)
+{
+    box_warden_request *r = box_warden_request_new(w, type, body);
+    r->fd = fd;
+    r->reply_to = reply_to;
+    r->done = done;
+    r->arg = arg;
+    box_loop_post(w->loop, submit, r);
+}
