@@ -78,7 +78,7 @@ printf '#include <cstdio>\n#include <box/v1/control.client.h>\nint main() { std:
 [ "$("$work/example-cxx")" = "$(pkg-config --modversion box)" ] || die "the C++ program failed"
 
 step "CMake"
-cmake -S "$here" -B "$work/cmake" -DCMAKE_PREFIX_PATH="$prefix" -DCMAKE_C_COMPILER="$cc" \
+cmake -G Ninja -S "$here" -B "$work/cmake" -DCMAKE_PREFIX_PATH="$prefix" -DCMAKE_C_COMPILER="$cc" \
     -DCMAKE_C_FLAGS="-Wall -Wextra -Werror" >"$work/cmake.log"
 cmake --build "$work/cmake" >"$work/build.log" || die "$(cat "$work/build.log")"
 check_example "$work/cmake/example"
