@@ -71,14 +71,17 @@ static bool find_in_path(const char *word, char out[PATH_MAX])
 /* As given when it has a slash, else beside this program, else by PATH. */
 static int find_boxd(const char *word, char out[PATH_MAX], box_error *err)
 {
+    int problem = ENOENT;
     if (strchr(word, '/') == NULL) {
         if (find_beside_us(word, out) || find_in_path(word, out))
             return 0;
     } else if (strlen(word) < PATH_MAX && access(word, X_OK) == 0) {
         (void)snprintf(out, PATH_MAX, "%s", word);
         return 0;
+    } else {
+        problem = errno;
     }
-    return box_fail(err, BOX_RUNTIME_UNAVAILABLE, "cannot start %s: %s", word, strerror(ENOENT));
+    return box_fail(err, BOX_RUNTIME_UNAVAILABLE, "cannot start %s: %s", word, strerror(problem));
 }
 
 /* The warden is beside boxd (build tree) or in ../libexec/box (installed). */
