@@ -37,32 +37,62 @@ static int split(char *command, const char **argv, size_t max, box_error *err)
     return (int)n;
 }
 
-/* Where boxd is: as given when it has a slash, else beside this program, else by PATH. */
-static void find_boxd(const char *word, char out[PATH_MAX])
+static bool is_program(const char *dir, size_t dir_len, const char *word, char out[PATH_MAX])
+{
+    int len = snprintf(out, PATH_MAX, "%.*s/%s", (int)dir_len, dir, word);
+    return len > 0 && len < PATH_MAX && access(out, X_OK) == 0;
+}
+
+static bool find_beside_us(const char *word, char out[PATH_MAX])
 {
     char self[PATH_MAX];
-    ssize_t n = strchr(word, '/') == NULL ? readlink("/proc/self/exe", self, sizeof self - 1) : -1;
-    if (n > 0) {
-        self[n] = '\0';
-        int len = snprintf(out, PATH_MAX, "%s/%s", dirname(self), word);
-        if (len > 0 && len < PATH_MAX && access(out, X_OK) == 0)
-            return;
+    ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
+    if (n <= 0)
+        return false;
+    self[n] = '\0';
+    const char *dir = dirname(self);
+    return is_program(dir, strlen(dir), word, out);
+}
+
+/* Absolute entries only: the warden is looked for beside what is found, and never where somebody
+ * happened to stand. */
+static bool find_in_path(const char *word, char out[PATH_MAX])
+{
+    const char *at = getenv("PATH");
+    while (at != NULL && *at != '\0') {
+        size_t len = strcspn(at, ":");
+        if (*at == '/' && is_program(at, len, word, out))
+            return true;
+        at += len + (at[len] == ':');
     }
-    (void)snprintf(out, PATH_MAX, "%s", word);
+    return false;
+}
+
+/* As given when it has a slash, else beside this program, else by PATH. */
+static int find_boxd(const char *word, char out[PATH_MAX], box_error *err)
+{
+    int problem = ENOENT;
+    if (strchr(word, '/') == NULL) {
+        if (find_beside_us(word, out) || find_in_path(word, out))
+            return 0;
+    } else if (strlen(word) < PATH_MAX && access(word, X_OK) == 0) {
+        (void)snprintf(out, PATH_MAX, "%s", word);
+        return 0;
+    } else {
+        problem = errno;
+    }
+    return box_fail(err, BOX_RUNTIME_UNAVAILABLE, "cannot start %s: %s", word, strerror(problem));
 }
 
 /* The warden is beside boxd (build tree) or in ../libexec/box (installed). */
 static int find_warden(const char *boxd, char out[PATH_MAX], box_error *err)
 {
-    static const char *const places[] = {"box-warden", "../libexec/box/box-warden"};
     char copy[PATH_MAX];
     (void)snprintf(copy, sizeof copy, "%s", boxd);
     const char *dir = dirname(copy);
-    for (size_t i = 0; i < BOX_COUNT(places); i++) {
-        int len = snprintf(out, PATH_MAX, "%s/%s", dir, places[i]);
-        if (len > 0 && len < PATH_MAX && access(out, X_OK) == 0)
-            return 0;
-    }
+    if (is_program(dir, strlen(dir), "box-warden", out) ||
+        is_program(dir, strlen(dir), "../libexec/box/box-warden", out))
+        return 0;
     return box_fail(err, BOX_RUNTIME_UNAVAILABLE,
                     "box-warden is not beside boxd nor in ../libexec/box");
 }
@@ -108,8 +138,7 @@ static int spawn(const char *path, const char *const *argv, const int fds[MAX_FD
     if (rc == 0)
         rc = posix_spawn_file_actions_addclosefrom_np(&actions, FIRST_FD + (second >= 0 ? 2 : 1));
     if (rc == 0)
-        rc =
-            posix_spawnp(pid, path, &actions, &attributes, (char *const *)(uintptr_t)argv, environ);
+        rc = posix_spawn(pid, path, &actions, &attributes, (char *const *)(uintptr_t)argv, environ);
     (void)posix_spawn_file_actions_destroy(&actions);
     (void)posix_spawnattr_destroy(&attributes);
     if (rc != 0)
@@ -136,10 +165,7 @@ int box_spawn_boxd(box_channel *c, const char *command, box_error *err)
         return box_fail(err, BOX_VALIDATION, "spawn: names no program");
     char boxd[PATH_MAX];
     char warden[PATH_MAX];
-    find_boxd(argv[0], boxd);
-    if (strchr(boxd, '/') != NULL && access(boxd, X_OK) < 0)
-        return box_fail(err, BOX_RUNTIME_UNAVAILABLE, "cannot start %s: %s", boxd, strerror(errno));
-    if (find_warden(boxd, warden, err) < 0)
+    if (find_boxd(argv[0], boxd, err) < 0 || find_warden(boxd, warden, err) < 0)
         return -1;
     int rpc[2];
     int link[2];

@@ -120,6 +120,36 @@ static void a_program_that_is_not_there_is_said_at_once(void **state)
     no_child_is_left();
 }
 
+/* Neither boxd nor its warden comes from where the program happens to be. */
+static void a_bare_name_is_looked_for_in_path_alone(void **state)
+{
+    (void)state;
+    char folder[] = "/tmp/box-spawn-XXXXXX";
+    char text[1024];
+    char path[512];
+    box_channel *c;
+    box_error err;
+    (void)snprintf(path, sizeof path, "%s", getenv("BOX_BOXD"));
+    *strrchr(path, '/') = '\0';
+    assert_non_null(mkdtemp(folder));
+    assert_int_equal(chdir(folder), 0);
+    assert_int_equal(symlink("/bin/true", "boxd"), 0);
+    assert_int_equal(symlink("/bin/true", "box-warden"), 0);
+    (void)setenv("PATH", "::.:relative", 1);
+    assert_int_equal(box_channel_new("spawn:boxd", NULL, &c, &err), -1);
+    assert_int_equal(err.reason, BOX_RUNTIME_UNAVAILABLE);
+    (void)snprintf(text, sizeof text, ".:%s:/usr/bin:/bin", path);
+    (void)setenv("PATH", text, 1);
+    if (box_channel_new("spawn:boxd", NULL, &c, &err) < 0 || who_am_i(c, &err) < 0)
+        fail_msg("%s", err.msg);
+    box_channel_free(c);
+    no_child_is_left();
+    (void)unlink("boxd");
+    (void)unlink("box-warden");
+    assert_int_equal(chdir("/"), 0);
+    (void)rmdir(folder);
+}
+
 static void a_server_that_does_not_start_is_unavailable(void **state)
 {
     (void)state;
@@ -159,6 +189,7 @@ int main(void)
         cmocka_unit_test(a_channel_that_was_never_used_ends_its_server_too),
         cmocka_unit_test(descriptors_of_any_number_do_not_get_in_the_way),
         cmocka_unit_test(a_program_that_is_not_there_is_said_at_once),
+        cmocka_unit_test(a_bare_name_is_looked_for_in_path_alone),
         cmocka_unit_test(a_server_that_does_not_start_is_unavailable),
         cmocka_unit_test(a_private_server_needs_no_token),
     };
