@@ -202,6 +202,9 @@ static void floats_are_shortest_and_the_three_that_are_none_are_names(void **sta
     stays(TYPE(scalars), "{\"aDouble\":\"NaN\",\"aFloat\":\"Infinity\"}");
     stays(TYPE(scalars), "{\"aDouble\":\"-Infinity\",\"aFloat\":\"NaN\"}");
     gives(TYPE(scalars), "{\"aDouble\":\"1.5\",\"aFloat\":2}", "{\"aDouble\":1.5,\"aFloat\":2}");
+    stays(TYPE(scalars), "{\"aFloat\":3.4028235e+38}"); /* FLT_MAX, written a little larger */
+    gives(TYPE(scalars), "{\"aFloat\":-3.40282356e38}", "{\"aFloat\":-3.4028235e+38}");
+    refused(TYPE(scalars), "{\"aFloat\":3.4028236e38}", "a_float");
     refused(TYPE(scalars), "{\"aFloat\":1e39}", "a_float");
     refused(TYPE(scalars), "{\"aDouble\":\"1e999\"}", "a_double");
     refused(TYPE(scalars), "{\"aDouble\":\"inf\"}", "a_double");
