@@ -116,15 +116,25 @@ static bool number_of_text(const char *text, double *out)
     return *end == '\0' && isfinite(*out);
 }
 
+/* The largest float is written in few digits as a number that is a little larger: everything that
+ * rounds to it is it. False for what rounds to infinity. */
+static bool fits_float(double *value)
+{
+    if (!isfinite(*value) || fabs(*value) <= (double)FLT_MAX)
+        return true;
+    if (fabs(*value) >= 0x1.ffffffp127)
+        return false;
+    *value = copysign((double)FLT_MAX, *value);
+    return true;
+}
+
 static int read_number(const json_reader *r, const json_path *at, ProtobufCType type,
                        const json_t *json, void *to)
 {
     double value = json_number_value(json);
     bool good = json_is_number(json) ||
                 (json_is_string(json) && number_of_text(json_string_value(json), &value));
-    if (good && type == PROTOBUF_C_TYPE_FLOAT && isfinite(value) && fabs(value) > (double)FLT_MAX)
-        good = false;
-    if (!good)
+    if (!good || (type == PROTOBUF_C_TYPE_FLOAT && !fits_float(&value)))
         return json_fail(r->err, at, "must be a number within the range of its type");
     if (type == PROTOBUF_C_TYPE_FLOAT)
         *(float *)to = (float)value;

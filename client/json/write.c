@@ -91,9 +91,13 @@ static int put_map_value(json_writer *w, const json_path *at, const ProtobufCMes
 {
     const ProtobufCFieldDescriptor *f = &entry->descriptor->fields[1];
     const void *value = member(entry, f->offset);
-    if (f->type == PROTOBUF_C_TYPE_MESSAGE && *(void *const *)value == NULL)
-        return json_put(w, "{}");
-    return put_value(w, at, f, value);
+    if (f->type != PROTOBUF_C_TYPE_MESSAGE || *(void *const *)value != NULL)
+        return put_value(w, at, f, value);
+    const ProtobufCMessageDescriptor *type = f->descriptor;
+    BOX_AUTO(box_freep)
+    ProtobufCMessage *empty = box_alloc(type->sizeof_message);
+    protobuf_c_message_init(type, empty);
+    return put_message(w, at, empty);
 }
 
 static int put_entries(json_writer *w, const json_path *at, ProtobufCMessage *const *entries,

@@ -232,9 +232,9 @@ static void read_retry(const Box__Rpc__RetryInfo *retry, box_error *out)
     const Box__Rpc__Duration *delay = retry->retry_delay;
     if (delay == NULL || delay->seconds < 0 || delay->nanos < 0)
         return;
-    bool fits = delay->seconds < UINT32_MAX / 1000 - 1;
-    out->retry_ms =
-        fits ? (uint32_t)(delay->seconds * 1000 + delay->nanos / (int32_t)BOX_MS) : UINT32_MAX;
+    int64_t seconds = delay->seconds < UINT32_MAX ? delay->seconds : UINT32_MAX;
+    int64_t ms = seconds * 1000 + delay->nanos / (int32_t)BOX_MS;
+    out->retry_ms = ms < UINT32_MAX ? (uint32_t)ms : UINT32_MAX;
 }
 
 /* One reader for each type; a detail that does not parse says nothing. */

@@ -1,5 +1,7 @@
 #include "wire/validate.h"
 
+#include <assert.h>
+
 #include "base/limits.h"
 #include "base/utf8.h"
 
@@ -17,7 +19,7 @@ enum {
     MAX_VARINT_BYTES = 10,
     MAX_PATH_BYTES = 200,
     REQUIRED_ON_STACK = 128, /* fields whose presence protobuf-c notes without allocating */
-    SEEN_FIELDS = 256,
+    SEEN_FIELDS = 256,       /* of one type at most; the largest there is has 26 */
 };
 
 typedef enum wire_type {
@@ -39,9 +41,8 @@ typedef struct frame {
     const ProtobufCFieldDescriptor *field; /* being looked at; NULL: not one we know */
     const ProtobufCMessageDescriptor *type;
     unsigned depth;
-    size_t n_fields;      /* on the wire */
-    size_t message_bytes; /* kept by sub-messages so far */
-    size_t inner_peak;    /* largest table, with those below it, of a sub-message */
+    size_t n_fields;   /* on the wire */
+    size_t inner_peak; /* largest table, with those below it, of a sub-message */
     uint64_t seen[SEEN_FIELDS / 64];
 } frame;
 
@@ -250,42 +251,37 @@ static int check_packed(validator *v, frame *f, box_bytes packed)
 static int check_message(validator *v, const frame *parent, const ProtobufCMessageDescriptor *type,
                          box_bytes in, size_t *peak);
 
-/* Whether the field was there before in this message; true when there are too many fields to tell.
- */
+/* Whether the field was there before in this message. */
 static bool mark_seen(frame *f)
 {
     size_t index = (size_t)(f->field - f->type->fields);
-    if (index >= SEEN_FIELDS)
-        return true;
     uint64_t bit = UINT64_C(1) << (index % 64);
     bool seen = (f->seen[index / 64] & bit) != 0;
     f->seen[index / 64] |= bit;
     return seen;
 }
 
+/* A singular message that comes again would have to be merged with the one before; no encoder
+ * writes that. protobuf-c 1.4.1 (merge_messages) loses numbers then that only the first one sets,
+ * and fails where neither sets a oneof: nothing may be lost silently. */
 static int check_sub_message(validator *v, frame *f, box_bytes in)
 {
-    size_t before = v->kept;
     size_t peak = 0;
     if (f->depth + 1 >= BOX_MAX_MESSAGE_DEPTH)
         return fail_field(v, f, "is nested too deep");
+    if (f->field->label != PROTOBUF_C_LABEL_REPEATED && mark_seen(f))
+        return fail_field(v, f, "is there more than once");
     if (check_message(v, f, f->field->descriptor, in, &peak) < 0)
         return -1;
     if (peak > f->inner_peak)
         f->inner_peak = peak;
-    f->message_bytes += v->kept - before;
-    /* A singular message that comes again is merged: its arrays are made anew, as long as both. */
-    if (f->field->label != PROTOBUF_C_LABEL_REPEATED && mark_seen(f))
-        return charge(v, f->message_bytes);
     return 0;
 }
 
 /* One more element of an array, which is rounded up once. */
 static int charge_element(validator *v, frame *f)
 {
-    size_t size = element_size(f->field->type);
-    bool counted = (size_t)(f->field - f->type->fields) < SEEN_FIELDS && mark_seen(f);
-    return charge_part(v, size + (counted ? 0 : ARENA_UNIT));
+    return charge_part(v, element_size(f->field->type) + (mark_seen(f) ? 0 : ARENA_UNIT));
 }
 
 static int check_known(validator *v, frame *f, const wire_field *w)
@@ -343,6 +339,7 @@ static int check_message(validator *v, const frame *parent, const ProtobufCMessa
                          box_bytes in, size_t *peak)
 {
     frame f = {.parent = parent, .type = type, .depth = parent != NULL ? parent->depth + 1 : 0};
+    assert(type->n_fields <= SEEN_FIELDS);
     size_t noted = type->n_fields > REQUIRED_ON_STACK ? type->n_fields / 8 + 1 : 0;
     if (charge(v, type->sizeof_message) < 0 || charge(v, noted) < 0)
         return -1;

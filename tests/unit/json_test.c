@@ -202,6 +202,9 @@ static void floats_are_shortest_and_the_three_that_are_none_are_names(void **sta
     stays(TYPE(scalars), "{\"aDouble\":\"NaN\",\"aFloat\":\"Infinity\"}");
     stays(TYPE(scalars), "{\"aDouble\":\"-Infinity\",\"aFloat\":\"NaN\"}");
     gives(TYPE(scalars), "{\"aDouble\":\"1.5\",\"aFloat\":2}", "{\"aDouble\":1.5,\"aFloat\":2}");
+    stays(TYPE(scalars), "{\"aFloat\":3.4028235e+38}"); /* FLT_MAX, written a little larger */
+    gives(TYPE(scalars), "{\"aFloat\":-3.40282356e38}", "{\"aFloat\":-3.4028235e+38}");
+    refused(TYPE(scalars), "{\"aFloat\":3.4028236e38}", "a_float");
     refused(TYPE(scalars), "{\"aFloat\":1e39}", "a_float");
     refused(TYPE(scalars), "{\"aDouble\":\"1e999\"}", "a_double");
     refused(TYPE(scalars), "{\"aDouble\":\"inf\"}", "a_double");
@@ -286,6 +289,22 @@ static void lists_of_every_type_are_kept_in_order(void **state)
     refused(TYPE(lists), "{\"int32s\":[1,\"x\",3]}", "int32s[1]");
     refused(TYPE(lists), "{\"points\":[{},{\"x\":1,\"z\":0}]}", "points[1].z");
     refused(TYPE(lists), "{\"strings\":[\"a\",[]]}", "strings[1]");
+}
+
+/* A peer may leave out a map's value; here of {2: } and {5: }. */
+static void a_map_value_that_is_absent_is_an_empty_one_in_its_own_form(void **state)
+{
+    (void)state;
+    static const uint8_t bytes[] = {0x12, 0, 0x2a, 0};
+    ProtobufCMessage *m = protobuf_c_message_unpack(TYPE(maps), NULL, sizeof bytes, bytes);
+    BOX_AUTO(box_buf_done)
+    box_buf out = {0};
+    box_error err;
+    const char *text;
+    assert_int_equal(box_json_from_message(m, 0, &out, &err), 0);
+    assert_int_equal(box_buf_text(&out, &text, &err), 0);
+    assert_string_equal(text, "{\"pointsById\":{\"0\":{}},\"durations\":{\"0\":\"0s\"}}");
+    protobuf_c_message_free_unpacked(m, NULL);
 }
 
 static void maps_are_objects_with_keys_as_text(void **state)
@@ -576,6 +595,7 @@ int main(void)
         cmocka_unit_test(text_is_escaped_where_json_wants_it),
         cmocka_unit_test(text_that_is_not_utf8_is_not_written),
         cmocka_unit_test(lists_of_every_type_are_kept_in_order),
+        cmocka_unit_test(a_map_value_that_is_absent_is_an_empty_one_in_its_own_form),
         cmocka_unit_test(maps_are_objects_with_keys_as_text),
         cmocka_unit_test(of_map_entries_with_one_key_the_last_is_written),
         cmocka_unit_test(timestamps_are_rfc_3339_in_utc),
