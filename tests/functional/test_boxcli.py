@@ -145,6 +145,10 @@ class Run(Case):
         self.assertEqual(self.ok("run", "--", "echo", "--json", "--timeout"),
                          "--json --timeout\n")
         self.assertEqual(self.ok("run", "sh", "-c", "echo $1", "sh", "--help"), "--help\n")
+        self.assertEqual(self.ok("run", "echo", "--json"), "--json\n")
+
+    def test_json_may_stand_behind_the_command(self):
+        self.assertEqual(json.loads(self.ok("whoami", "--json"))["tenantId"], "default")
 
     def test_output_kill(self):
         code, out, err = self.cli("run", "--output-kill", "10KiB", "--", "yes")

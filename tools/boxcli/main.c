@@ -56,7 +56,8 @@ static const char usage_text[] =
 static const char options_text[] =
     "\n"
     "Options:\n"
-    "  --json              print the response message as JSON\n"
+    "  --json              print the response message as JSON; also behind any command but run and "
+    "exec\n"
     "  --endpoint=TARGET   dns:///HOST:PORT, unix:/PATH or \"spawn:boxd ...\" (BOX_ENDPOINT)\n"
     "  --token-file=FILE   file with the token (BOX_TOKEN_FILE)\n"
     "  --ca=FILE           PEM file of the CA that signed the server's certificate (BOX_CA)\n"
@@ -165,6 +166,21 @@ static int unknown(int argc, char **argv)
     return help ? CLI_OK : CLI_MISUSED;
 }
 
+/* --json may also stand behind the command, where people put it; not for run and exec, whose words
+ * are another program's. Returns the words left. */
+static int take_json(cli *c, const cli_command *command, int argc, char **argv)
+{
+    int kept = 0;
+    bool foreign = strcmp(command->noun, "run") == 0 || strcmp(command->noun, "exec") == 0;
+    for (int i = 0; i < argc; i++) {
+        if (!foreign && strcmp(argv[i], "--json") == 0)
+            c->json = true;
+        else
+            argv[kept++] = argv[i];
+    }
+    return kept;
+}
+
 static int run(cli *c, int argc, char **argv)
 {
     if (strcmp(argv[0], "help") == 0)
@@ -174,6 +190,7 @@ static int run(cli *c, int argc, char **argv)
     found f = find(argc, argv);
     if (f.command == NULL)
         return unknown(argc, argv);
+    argc = take_json(c, f.command, argc, argv);
     char name[64];
     (void)snprintf(name, sizeof name, "boxcli %s%s%s", f.command->noun,
                    f.command->verb != NULL ? " " : "",
