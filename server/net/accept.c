@@ -50,7 +50,8 @@ static void on_accept_retry(void *arg)
 
 static bool accept_one(net_loop *nl, const box_listener *l)
 {
-    if (atomic_load(&nl->net->connections_open) >= BOX_MAX_CONNECTIONS) {
+    if (atomic_load(&nl->net->connections_open) >= BOX_MAX_CONNECTIONS &&
+        !connection_evict_stranger(nl)) {
         rest(nl, "too many connections");
         return false;
     }

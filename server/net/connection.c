@@ -28,10 +28,26 @@ static void drain(connection *c)
     connection_want_flush(c);
 }
 
+bool connection_is_stranger(const connection *c)
+{
+    if (c->peer.is_unix || c->rpc == NULL)
+        return false;
+    return c->state == STATE_HANDSHAKE || !box_rpc_connection_is_known(c->rpc);
+}
+
+void connection_set_timer(connection *c)
+{
+    box_time at = c->blocked ? c->stall_at : BOX_TIME_NEVER;
+    if (connection_is_stranger(c) && c->stranger_until < at)
+        at = c->stranger_until;
+    box_timer_set(c->timer, at);
+}
+
 static void opened(connection *c)
 {
     c->state = STATE_OPEN;
-    box_timer_set(c->timer, BOX_TIME_NEVER);
+    c->stranger_until = box_now() + BOX_STRANGER_SECONDS * BOX_SECOND;
+    connection_set_timer(c);
     if (c->blocked) /* now its own limit counts */
         connection_set_blocked(c, true, true);
     if (c->nl->draining)
@@ -106,6 +122,23 @@ static void drain_finish(connection *c)
     connection_want_flush(c);
 }
 
+/* The peer takes nothing, or is one that nobody knows and that does nothing: the place is for
+ * others. One of the latter that watches the server's health stays. */
+static void waited_enough(connection *c)
+{
+    box_time now = box_now();
+    if (c->blocked && now >= c->stall_at) {
+        close_now(c);
+    } else if (connection_is_stranger(c) && !box_rpc_connection_has_calls(c->rpc)) {
+        box_h2_drain(box_rpc_connection_h2(c->rpc));
+        box_h2_drain_finish(box_rpc_connection_h2(c->rpc));
+        begin_closing(c);
+    } else {
+        c->stranger_until = now + BOX_STRANGER_SECONDS * BOX_SECOND;
+        connection_set_timer(c);
+    }
+}
+
 static void cancel_calls(connection *c)
 {
     box_error why = {0};
@@ -135,7 +168,7 @@ static const event_handler transitions[STATE_COUNT][EVENT_COUNT] = {
             [EVENT_PREFACE] = ignore,
             [EVENT_BROKEN] = begin_closing,
             [EVENT_PEER_END] = close_now,
-            [EVENT_TIMEOUT] = close_now, /* the peer takes nothing */
+            [EVENT_TIMEOUT] = waited_enough,
             [EVENT_FLUSHED] = ignore,
             [EVENT_DONE] = begin_closing,
             [EVENT_DRAIN] = drain,
@@ -202,6 +235,19 @@ void connection_event_all(net_loop *nl, connection_event event)
     /* Closing one leaves it in the list until the end of the turn. */
     for (box_list *at = nl->connections.next; at != &nl->connections; at = at->next)
         connection_handle(BOX_CONTAINER(at, connection, link), event);
+}
+
+bool connection_evict_stranger(net_loop *nl)
+{
+    /* The oldest comes first: who has only just connected is left the time to say who it is. */
+    for (box_list *at = nl->connections.next; at != &nl->connections; at = at->next) {
+        connection *c = BOX_CONTAINER(at, connection, link);
+        if (!connection_is_stranger(c))
+            continue;
+        connection_handle(c, EVENT_FORCE);
+        return true;
+    }
+    return false;
 }
 
 void connection_recheck_all(net_loop *nl)

@@ -32,6 +32,8 @@ struct connection {
     size_t received;         /* plain bytes, while in handshake */
     size_t blocked_received; /* bytes read since the socket took no more */
     bool blocked;            /* the socket took no more */
+    box_time stall_at;       /* while blocked and open: when that was too long */
+    box_time stranger_until; /* while open: when a peer that nobody knows has to go */
     box_later flush;
     void (*closed)(void *arg);
     void *closed_arg;
@@ -39,6 +41,10 @@ struct connection {
 
 /* connection.c */
 void connection_handle(connection *c, connection_event event);
+/* While open: sets the timer to what comes next. */
+void connection_set_timer(connection *c);
+/* Over TCP, and no call of it came with a token that is good. */
+bool connection_is_stranger(const connection *c);
 void connection_on_timer(void *arg);
 
 /* connection_io.c */

@@ -65,13 +65,14 @@ static void consume(connection *c, size_t len)
 void connection_set_blocked(connection *c, bool blocked, bool progress)
 {
     bool restart = progress || !c->blocked; /* the limits of a blocked peer begin anew */
-    if (blocked && restart && c->state == STATE_OPEN)
-        box_timer_set(c->timer, box_now() + BOX_WRITE_STALL_SECONDS * BOX_SECOND);
-    else if (!blocked && c->blocked && c->state == STATE_OPEN)
-        box_timer_set(c->timer, BOX_TIME_NEVER);
+    bool changed = blocked != c->blocked || (blocked && restart);
+    if (blocked && restart)
+        c->stall_at = box_now() + BOX_WRITE_STALL_SECONDS * BOX_SECOND;
     if (restart || !blocked)
         c->blocked_received = 0;
     c->blocked = blocked;
+    if (changed && c->state == STATE_OPEN)
+        connection_set_timer(c);
     update_watch(c);
 }
 

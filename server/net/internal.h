@@ -72,6 +72,9 @@ BOX_LOOP void connection_start(net_loop *nl, int fd, bool is_unix, const char *a
                                box_tls_context *tls, void (*closed)(void *arg), void *arg);
 BOX_LOOP void connection_event_all(net_loop *nl, connection_event event);
 BOX_LOOP void connection_recheck_all(net_loop *nl);
+/* Closes the oldest connection of this loop whose peer nobody knows yet; false when there is none.
+ */
+BOX_LOOP bool connection_evict_stranger(net_loop *nl);
 /* The loops have stopped: frees what was closed. */
 void connection_reap_all(net_loop *nl);
 

@@ -15,6 +15,7 @@ struct box_rpc_connection {
     box_list calls;   /* open ones */
     unsigned n_calls; /* in memory: handlers of streams that were reset count until they let go */
     unsigned max_calls;
+    bool known; /* admission named somebody once */
 };
 
 typedef struct call_h2 {
@@ -196,6 +197,7 @@ static void on_request(void *owner, box_h2_stream *s, const box_h2_request *requ
         return;
     }
     box_time deadline = request->timeout_ns == 0 ? 0 : box_time_add(box_now(), request->timeout_ns);
+    n->known |= identity != NULL;
     call_h2 *c = box_alloc(sizeof *c);
     c->connection = n;
     c->stream = s;
@@ -275,6 +277,16 @@ box_rpc_connection *box_rpc_connection_new(box_rpc *rpc, box_loop *loop, const b
 box_h2 *box_rpc_connection_h2(const box_rpc_connection *c)
 {
     return c->h2;
+}
+
+bool box_rpc_connection_is_known(const box_rpc_connection *n)
+{
+    return n->known || n->rpc->admit.admit == NULL;
+}
+
+bool box_rpc_connection_has_calls(const box_rpc_connection *n)
+{
+    return !box_list_empty(&n->calls);
 }
 
 void box_rpc_connection_end_calls(box_rpc_connection *n, const box_error *why)

@@ -34,6 +34,9 @@ BOX_LOOP box_rpc_connection *box_rpc_connection_new(box_rpc *rpc, box_loop *loop
                                                     void (*has_output)(void *arg), void *arg);
 /* The bytes' side; lives until box_rpc_connection_end. */
 BOX_LOOP box_h2 *box_rpc_connection_h2(const box_rpc_connection *c);
+/* Admission knew who made one of its calls, or lets in everybody. */
+BOX_LOOP bool box_rpc_connection_is_known(const box_rpc_connection *c);
+BOX_LOOP bool box_rpc_connection_has_calls(const box_rpc_connection *c);
 /* Ends every open call with that reason; the answers wait in box_h2_send. */
 BOX_LOOP void box_rpc_connection_end_calls(box_rpc_connection *c, const box_error *why);
 /* Asks admission about every open call again; ends those it no longer allows. */
