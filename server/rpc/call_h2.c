@@ -26,8 +26,7 @@ typedef struct call_h2 {
     bool headers_set;
 } call_h2;
 
-/* --- the call's side ---------------------------------------------------------------------------
- */
+/* --- the call's side -------------------------------------------------------------------------- */
 
 static call_h2 *of_call(box_call *call)
 {
@@ -151,8 +150,7 @@ static void on_deadline(void *arg)
     end_call(arg, &why);
 }
 
-/* --- the stream's side -------------------------------------------------------------------------
- */
+/* --- the stream's side ------------------------------------------------------------------------ */
 
 static void refuse(box_rpc_connection *n, box_h2_stream *s, const box_error *err)
 {
@@ -253,8 +251,7 @@ static const box_h2_events h2_events = {
     .closed = on_closed,
 };
 
-/* --- the connection ----------------------------------------------------------------------------
- */
+/* --- the connection --------------------------------------------------------------------------- */
 
 box_rpc_connection *box_rpc_connection_new(box_rpc *rpc, box_loop *loop, const box_peer *peer,
                                            void (*has_output)(void *arg), void *arg)
