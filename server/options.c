@@ -41,10 +41,14 @@ static int parse_fd(struct argp_state *state, const char *option, const char *te
 static void add_warden(box_options *o, char *arg, struct argp_state *state)
 {
     char *equals = strchr(arg, '=');
-    if (equals == NULL || equals == arg)
-        argp_error(state, "--warden-fd %s: expected NAME=N", arg);
-    if (o->n_warden_fds == BOX_MAX_WARDEN_FDS)
+    if (equals == NULL || equals == arg) {
+        argp_error(state, "--warden-fd %s: expected NAME=N", arg); /* ends the program */
+        return;
+    }
+    if (o->n_warden_fds == BOX_MAX_WARDEN_FDS) {
         argp_error(state, "more than %d --warden-fd", BOX_MAX_WARDEN_FDS);
+        return;
+    }
     *equals = '\0';
     o->warden_fds[o->n_warden_fds++] =
         (box_warden_fd){.backend = arg, .fd = parse_fd(state, "--warden-fd", equals + 1)};

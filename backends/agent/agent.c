@@ -20,7 +20,7 @@ enum {
     SHUTDOWN_MS = 2000,     /* waiting for killed processes; the namespace's end takes the rest */
 };
 
-/* --- the zygote ------------------------------------------------------------------------------ */
+/* --- the zygote ------------------------------------------------------------------------------- */
 
 bool box_agent_need_zygote(box_agent *a)
 {
@@ -81,7 +81,7 @@ static void zygote_ended(box_agent *a)
         (void)box_agent_need_zygote(a); /* else the next START tries, and says so */
 }
 
-/* --- children -------------------------------------------------------------------------------- */
+/* --- children --------------------------------------------------------------------------------- */
 
 static uint64_t cpu_ns(const struct rusage *used)
 {
@@ -157,7 +157,7 @@ static void take_signals(box_agent *a)
     a->more_children = true;
 }
 
-/* --- the loop -------------------------------------------------------------------------------- */
+/* --- the loop --------------------------------------------------------------------------------- */
 
 static box_time next_time(box_agent *a)
 {

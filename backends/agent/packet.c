@@ -168,7 +168,7 @@ int box_agent_send(int socket, box_agent_type type, uint64_t id, const void *bod
     return box_fd_send(socket, packet, size, NULL, 0, err);
 }
 
-/* --- START's text -------------------------------------------------------------------------- */
+/* --- START's text ----------------------------------------------------------------------------- */
 
 int box_agent_text_check(const box_agent_start *start, box_bytes text, box_error *err)
 {
@@ -211,7 +211,7 @@ void box_agent_text_split(const box_agent_start *start, box_bytes text, char **a
     *workdir = point(env, start->envc, at);
 }
 
-/* --- building START ------------------------------------------------------------------------ */
+/* --- building START --------------------------------------------------------------------------- */
 
 static int check_command(const box_agent_command *c, box_error *err)
 {

@@ -19,7 +19,7 @@ typedef struct child_args {
 
 static const char default_path[] = "/usr/local/bin:/usr/bin:/bin";
 
-/* --- in the child: system calls only, nothing that locks or allocates ------------------------ */
+/* --- in the child: system calls only, nothing that locks or allocates ------------------------- */
 
 static _Noreturn void give_up(const child_args *a, box_start_step step, const char *name)
 {
@@ -109,7 +109,7 @@ static int child_main(void *arg)
     give_up(a, BOX_STEP_EXEC, s->argv[0]);
 }
 
-/* --- in the parent --------------------------------------------------------------------------- */
+/* --- in the parent ---------------------------------------------------------------------------- */
 
 /* clone3 has no wrapper, and a child on a stack of its own cannot return from syscall(): it has to
  * call its function right where the kernel leaves it. Returns the pid or -errno. */

@@ -57,7 +57,7 @@ typedef struct box_agent {
     uint8_t packet[BOX_AGENT_PACKET_BYTES];
 } box_agent;
 
-/* --- channel.c: boxd's side ------------------------------------------------------------------ */
+/* --- channel.c: boxd's side ------------------------------------------------------------------- */
 
 void box_channel_accept(box_agent *a);
 void box_channel_receive(box_agent *a);
@@ -87,8 +87,7 @@ void box_life_kill_unborn(const box_agent *a, const box_command *c);
 /* Deadlines, ticks and sweeps that are due at a->now. */
 void box_life_tick(box_agent *a);
 
-/* --- end.c: killing, ending, forgetting --------------------------------------------------------
- */
+/* --- end.c: killing, ending, forgetting ------------------------------------------------------- */
 
 /* For the main process of a command with a subreaper; signo 0: kills all. */
 void box_end_order(const box_command *c, uint32_t signo);
@@ -109,7 +108,7 @@ void box_end_report(box_agent *a, box_command *c);
 /* Looks at the kept directories. */
 void box_end_sweep(box_agent *a);
 
-/* --- agent.c --------------------------------------------------------------------------------- */
+/* --- agent.c ---------------------------------------------------------------------------------- */
 
 /* Makes the zygote when there is none; false when that fails. */
 bool box_agent_need_zygote(box_agent *a);
@@ -119,8 +118,7 @@ bool box_agent_replace_zygote(box_agent *a, const box_command *except);
 /* Reads what the zygote said, until nothing is there. */
 void box_agent_take_notes(box_agent *a);
 
-/* --- small things ------------------------------------------------------------------------------
- */
+/* --- small things ----------------------------------------------------------------------------- */
 
 static inline box_time box_after_ms(const box_agent *a, uint64_t ms)
 {

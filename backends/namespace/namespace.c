@@ -37,7 +37,7 @@ struct box_backend {
     uint32_t guarantees;
 };
 
-/* --- create ---------------------------------------------------------------------------------- */
+/* --- create ----------------------------------------------------------------------------------- */
 
 static void plan_init(box_sandbox_plan *plan)
 {
@@ -147,7 +147,7 @@ static int namespace_create(box_backend *b, const box_warden_create *request, in
     return 0;
 }
 
-/* --- the other operations -------------------------------------------------------------------- */
+/* --- the other operations --------------------------------------------------------------------- */
 
 /* A directory of the sandbox's own view. Links could only be the sandbox's work: none is
  * followed. */
@@ -235,7 +235,7 @@ static int namespace_usage(box_backend *b, const box_sandbox_record *record, box
     return 0;
 }
 
-/* --- open ------------------------------------------------------------------------------------ */
+/* --- open ------------------------------------------------------------------------------------- */
 
 static uint32_t kernel_guarantees(void)
 {

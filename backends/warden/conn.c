@@ -117,7 +117,7 @@ static warden_conn *conn_by_instance(const box_warden *w, const box_uid *instanc
     return NULL;
 }
 
-/* --- sending --------------------------------------------------------------------------------- */
+/* --- sending ---------------------------------------------------------------------------------- */
 
 static warden_packet *packet_new(const void *data, size_t len, const int *fds, size_t n_fds)
 {
@@ -202,7 +202,7 @@ void conn_exited(box_warden *w, const box_uid *instance, const box_warden_exited
         conn_send(w, c, BOX_WARDEN_EXITED, 0, exited, sizeof *exited, NULL, 0);
 }
 
-/* --- receiving ------------------------------------------------------------------------------- */
+/* --- receiving -------------------------------------------------------------------------------- */
 
 static int greet(box_warden *w, warden_conn *c, const box_warden_hello *hello, box_error *err)
 {

@@ -42,7 +42,7 @@ void job_queue(box_warden *w, warden_job *job)
     w->n_queue += job->conn != 0 ? 1 : 0;
 }
 
-/* --- in the helper --------------------------------------------------------------------------- */
+/* --- in the helper ---------------------------------------------------------------------------- */
 
 static int save(void *owner, const box_sandbox_record *record, box_error *err)
 {
@@ -139,7 +139,7 @@ BOX_NORETURN static void helper_main(box_warden *w, const warden_job *job, pid_t
     _exit(box_fd_send(w->slots[SLOT_RESULT], &result, sizeof result, packed, n, &unsent) < 0);
 }
 
-/* --- in the warden --------------------------------------------------------------------------- */
+/* --- in the warden ---------------------------------------------------------------------------- */
 
 /* What it said; or why it did not. */
 static void collect(warden_job *job, warden_result *result, int fds[4], size_t *n_fds)

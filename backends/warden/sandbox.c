@@ -90,7 +90,7 @@ void sandbox_free(box_warden *w, warden_sandbox *s)
     free(s);
 }
 
-/* --- the end --------------------------------------------------------------------------------- */
+/* --- the end ---------------------------------------------------------------------------------- */
 
 void sandbox_end(box_warden *w, warden_sandbox *s)
 {
@@ -227,7 +227,7 @@ void sandboxes_end_all(box_warden *w)
         sandbox_end(w, value);
 }
 
-/* --- helpers' results ------------------------------------------------------------------------ */
+/* --- helpers' results ------------------------------------------------------------------------- */
 
 /* The pidfd is the warden's from now on; boxd gets a copy with the answer. */
 static void keep_pidfd(box_warden *w, warden_sandbox *s, const warden_result *r, const int *fds)

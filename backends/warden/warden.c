@@ -47,7 +47,7 @@ void warden_watch_close(box_warden *w, warden_watch *watch)
     box_closep(&watch->fd);
 }
 
-/* --- start ----------------------------------------------------------------------------------- */
+/* --- start ------------------------------------------------------------------------------------ */
 
 static void signalled(box_warden *w, warden_watch *watch, uint32_t events)
 {
@@ -223,7 +223,7 @@ void box_warden_free(box_warden *w)
     free(w);
 }
 
-/* --- sockets --------------------------------------------------------------------------------- */
+/* --- sockets ---------------------------------------------------------------------------------- */
 
 /* The state directory's lock says that no other warden listens here: what is there is a leftover.
  */
@@ -275,7 +275,7 @@ int box_warden_attach(box_warden *w, int socket, box_error *err)
     return box_fd_set_nonblocking(socket, err) < 0 ? -1 : conn_add(w, socket, true, err);
 }
 
-/* --- the loop -------------------------------------------------------------------------------- */
+/* --- the loop --------------------------------------------------------------------------------- */
 
 /* As subreaper the warden inherits what a killed helper leaves: reaped when no table knows it. */
 static void reap_strangers(const box_warden *w)

@@ -120,10 +120,9 @@ int box_buf_read_fd(box_buf *b, int fd, box_error *err)
 
 int box_buf_text(box_buf *b, const char **out, box_error *err)
 {
-    uint8_t *room;
-    if (box_buf_reserve(b, 1, &room, err) < 0)
+    if (box_buf_add(b, "", 1, err) < 0)
         return -1;
-    *room = '\0';
+    b->end--; /* the NUL is not counted */
     *out = (const char *)box_buf_data(b);
     return 0;
 }

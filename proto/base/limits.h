@@ -2,7 +2,7 @@
  * one is an error the caller can read. Grouped by who enforces it. */
 #pragma once
 
-/* --- wire ------------------------------------------------------------------------------------ */
+/* --- wire ------------------------------------------------------------------------------------- */
 
 /* Largest gRPC message received by default; box_h2 config can lower or raise it. 16 MiB holds an 8
  * MiB file with room to spare (box-behaviour.md, 1.2). */
@@ -43,7 +43,7 @@
 /* Largest proto3 JSON read: text of the largest message, whose bytes grow by a third in base64. */
 #define BOX_MAX_JSON_BYTES (32 * 1024 * 1024)
 
-/* --- server ---------------------------------------------------------------------------------- */
+/* --- server ----------------------------------------------------------------------------------- */
 
 /* Accepted connections at once, all listeners together: each costs about 40 KiB idle. */
 #define BOX_MAX_CONNECTIONS 4096
@@ -98,7 +98,7 @@
 #define BOX_CONFIG_MAX_ITEMS 256
 #define BOX_CONFIG_MAX_PATH  1024
 
-/* --- API ------------------------------------------------------------------------------------- */
+/* --- API -------------------------------------------------------------------------------------- */
 
 #define BOX_MAX_ID_BYTES          256
 #define BOX_MAX_LABELS            64
@@ -110,7 +110,7 @@
  * one session of 2 MiB more, it fits what a stock client accepts. */
 #define BOX_LIST_PAGE_BYTES (1024 * 1024)
 
-/* --- exec ------------------------------------------------------------------------------------ */
+/* --- exec ------------------------------------------------------------------------------------- */
 
 /* Linux: one argument at most 128 KiB including its NUL (MAX_ARG_STRLEN, execve(2)), and argv + env
  * together at most 2 MiB here, a quarter of the default 8 MiB stack limit. */
@@ -144,7 +144,7 @@
 #define BOX_EXEC_BACKUP_SECONDS 2
 #define BOX_EXEC_BROKEN_SECONDS 10
 
-/* --- sessions -------------------------------------------------------------------------------- */
+/* --- sessions --------------------------------------------------------------------------------- */
 
 #define BOX_SESSION_IDLE_SECONDS     300
 #define BOX_SESSION_LIFETIME_SECONDS (48 * 3600)
@@ -168,8 +168,7 @@
 /* How long drain waits for sandboxes to go; the next start removes the rest. */
 #define BOX_SESSIONS_DRAIN_SECONDS 10
 
-/* --- agent and warden channels -----------------------------------------------------------------
- */
+/* --- agent and warden channels ---------------------------------------------------------------- */
 
 /* Largest message sent inline; more goes in a sealed memfd (sandbox-facts.md, section 6: one
  * SEQPACKET message ends at about 212,960 bytes). */
@@ -188,7 +187,7 @@
 /* Packets that wait because an agent does not read; one more and it counts as broken. */
 #define BOX_AGENT_MAX_QUEUE 2048
 
-/* --- warden ---------------------------------------------------------------------------------- */
+/* --- warden ----------------------------------------------------------------------------------- */
 
 /* boxd instances connected at once. */
 #define BOX_WARDEN_MAX_CONNECTIONS 16
@@ -214,7 +213,7 @@
 /* A killed sandbox is gone within this (498 processes took 52 ms: sandbox-facts.md, section 2). */
 #define BOX_SANDBOX_KILL_SECONDS 10
 
-/* --- namespace backend ----------------------------------------------------------------------- */
+/* --- namespace backend ------------------------------------------------------------------------ */
 
 /* The agent's own control group: its memory includes the sandbox's network and mount namespaces
  * (about 317 KiB: engines-here.md, section 8). */

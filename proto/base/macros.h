@@ -4,9 +4,9 @@
 #include <stddef.h>
 
 /* The result must be looked at; ignoring one is `(void)` plus the reason. */
-#define BOX_MUST_USE          __attribute__((warn_unused_result))
+#define BOX_MUST_USE __attribute__((warn_unused_result))
 /* For that: gcc does not take a bare cast to void for an answer. */
-#define BOX_IGNORE(result) ((void)((result) == 0))
+#define BOX_IGNORE(result)    ((void)((result) == 0))
 #define BOX_PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
 #define BOX_NORETURN          __attribute__((noreturn))
 

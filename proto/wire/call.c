@@ -189,8 +189,7 @@ void box_call_on_end(box_call *call, void (*fn)(box_call *call, void *arg, const
         fn(call, arg, &(box_error){.reason = call->why});
 }
 
-/* --- what the transport received ---------------------------------------------------------------
- */
+/* --- what the transport received -------------------------------------------------------------- */
 
 /* Ends the call for what the request or its handler did; on_end hears the reason. */
 static void fail(box_call *call, const box_error *why)

@@ -17,8 +17,7 @@ typedef struct box_call box_call;
 struct box_method;
 struct box_service;
 
-/* --- for handlers -------------------------------------------------------------------------------
- */
+/* --- for handlers ----------------------------------------------------------------------------- */
 
 box_call *box_call_ref(box_call *call);
 void box_call_unref(box_call *call);
@@ -65,8 +64,7 @@ void box_call_on_end(box_call *call, void (*fn)(box_call *call, void *arg, const
 void box_call_set_state(box_call *call, void *state);
 void *box_call_state(const box_call *call);
 
-/* --- for transports -----------------------------------------------------------------------------
- */
+/* --- for transports --------------------------------------------------------------------------- */
 
 typedef struct box_call_ops {
     /* One packed message; never called after finish. */

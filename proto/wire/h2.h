@@ -82,8 +82,7 @@ size_t box_h2_stream_count(const box_h2 *h);
 void box_h2_drain(box_h2 *h);
 void box_h2_drain_finish(box_h2 *h);
 
-/* --- streams
- * -------------------------------------------------------------------------------------- */
+/* --- streams ---------------------------------------------------------------------------------- */
 
 void box_h2_stream_set_owner(box_h2_stream *s, void *owner);
 void *box_h2_stream_owner(const box_h2_stream *s);

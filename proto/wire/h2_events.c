@@ -11,8 +11,7 @@ static box_h2_stream *stream_of(nghttp2_session *session, int32_t id)
     return nghttp2_session_get_stream_user_data(session, id);
 }
 
-/* --- frames that come --------------------------------------------------------------------------
- */
+/* --- frames that come ------------------------------------------------------------------------- */
 
 static int on_begin_headers(nghttp2_session *session, const nghttp2_frame *frame, void *arg)
 {
@@ -169,8 +168,7 @@ static int on_stream_close(nghttp2_session *session, int32_t id, uint32_t code, 
     return 0;
 }
 
-/* --- frames that go ----------------------------------------------------------------------------
- */
+/* --- frames that go --------------------------------------------------------------------------- */
 
 static int send_data(nghttp2_session *session, nghttp2_frame *frame, const uint8_t *head,
                      size_t length, nghttp2_data_source *source, void *arg)
@@ -241,8 +239,7 @@ static int on_frame_not_send(nghttp2_session *session, const nghttp2_frame *fram
     return 0;
 }
 
-/* --- the connection ----------------------------------------------------------------------------
- */
+/* --- the connection --------------------------------------------------------------------------- */
 
 nghttp2_session_callbacks *h2_callbacks_new(void)
 {

@@ -8,8 +8,7 @@
 
 enum { FIELD_OVERHEAD = 32, NO_STATUS = -1 };
 
-/* --- collecting --------------------------------------------------------------------------------
- */
+/* --- collecting ------------------------------------------------------------------------------- */
 
 static void drop(nghttp2_rcbuf **at)
 {
@@ -219,8 +218,7 @@ void h2_head_field(h2_head *head, nghttp2_rcbuf *name, nghttp2_rcbuf *value)
         set_error(head, &err);
 }
 
-/* --- requests ----------------------------------------------------------------------------------
- */
+/* --- requests --------------------------------------------------------------------------------- */
 
 /* "/service/method": two parts that are not empty. */
 static bool is_method_path(const char *path)
@@ -270,8 +268,7 @@ void h2_head_request(box_h2_stream *s)
     h2_head_reset(head);
 }
 
-/* --- responses ---------------------------------------------------------------------------------
- */
+/* --- responses -------------------------------------------------------------------------------- */
 
 /* The call's status from the block that ended it. */
 static void response_status(const box_h2_stream *s, box_error *out)

@@ -103,8 +103,7 @@ void h2_stream_gone(box_h2_stream *s, uint32_t code)
     h2_stream_release(s);
 }
 
-/* --- output ------------------------------------------------------------------------------------
- */
+/* --- output ----------------------------------------------------------------------------------- */
 
 /* nghttp2 asks for DATA: as much as it may send. Nothing is copied yet (send_data in h2.c does it),
  * and the trailers follow once all is taken. */
@@ -209,8 +208,7 @@ void h2_stream_plain(box_h2_stream *s, int status, const char *text)
     free(block);
 }
 
-/* --- for owners --------------------------------------------------------------------------------
- */
+/* --- for owners ------------------------------------------------------------------------------- */
 
 void box_h2_stream_set_owner(box_h2_stream *s, void *owner)
 {

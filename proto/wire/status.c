@@ -19,7 +19,7 @@ static bool is_violation(const char *key)
     return strncmp(key, violation_prefix, VIOLATION_PREFIX) == 0;
 }
 
-/* --- box_error to google.rpc.Status ---------------------------------------------------------- */
+/* --- box_error to google.rpc.Status ----------------------------------------------------------- */
 
 /* What is being built: pointers into src, arrays of our own. */
 typedef struct encoder {

@@ -22,8 +22,7 @@ struct box_tls {
     char *peer_name;
 };
 
-/* --- errors ------------------------------------------------------------------------------------
- */
+/* --- errors ----------------------------------------------------------------------------------- */
 
 /* What a person can do about it. */
 static const char *verify_hint(long result)
@@ -65,8 +64,7 @@ static int fail_session(box_tls *t, box_error *err)
     return box_fail(err, BOX_RUNTIME_UNAVAILABLE, "TLS: %s%s", tls_openssl_text(), hint);
 }
 
-/* --- the bytes between OpenSSL and us ----------------------------------------------------------
- */
+/* --- the bytes between OpenSSL and us --------------------------------------------------------- */
 
 static int bio_read(BIO *bio, char *data, size_t size, size_t *n)
 {
@@ -112,8 +110,7 @@ BIO_METHOD *tls_bio_method_new(void)
     return m;
 }
 
-/* --- sessions ----------------------------------------------------------------------------------
- */
+/* --- sessions --------------------------------------------------------------------------------- */
 
 void box_tls_free(box_tls *t)
 {

@@ -15,8 +15,7 @@ const char *tls_openssl_text(void)
     return text != NULL ? text : "unknown error";
 }
 
-/* --- contexts ----------------------------------------------------------------------------------
- */
+/* --- contexts --------------------------------------------------------------------------------- */
 
 void box_tls_context_free(box_tls_context *c)
 {

@@ -52,8 +52,7 @@ typedef struct wire_field {
     box_bytes value; /* payload of a length-delimited one, else the bytes of the number */
 } wire_field;
 
-/* --- errors ------------------------------------------------------------------------------------
- */
+/* --- errors ----------------------------------------------------------------------------------- */
 
 /* Returns the length written; the path is cut in front when it does not fit. */
 static size_t put_path(const frame *f, char *out, size_t size)
@@ -96,8 +95,7 @@ static int charge(validator *v, size_t size)
     return charge_part(v, rounded(size));
 }
 
-/* --- wire format -------------------------------------------------------------------------------
- */
+/* --- wire format ------------------------------------------------------------------------------ */
 
 /* Length of the varint at the front, 0 when it does not end within max bytes. */
 static size_t varint_length(box_bytes in, size_t max)
@@ -171,8 +169,7 @@ static bool read_field(box_bytes *in, wire_field *out)
     return read_value(in, out);
 }
 
-/* --- values ------------------------------------------------------------------------------------
- */
+/* --- values ----------------------------------------------------------------------------------- */
 
 static wire_type natural_wire_type(ProtobufCType type)
 {
@@ -245,8 +242,7 @@ static int check_packed(validator *v, frame *f, box_bytes packed)
     return charge(v, count * size);
 }
 
-/* --- messages ----------------------------------------------------------------------------------
- */
+/* --- messages --------------------------------------------------------------------------------- */
 
 static int check_message(validator *v, const frame *parent, const ProtobufCMessageDescriptor *type,
                          box_bytes in, size_t *peak);

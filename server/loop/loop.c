@@ -14,8 +14,7 @@ box_loop *box_loop_current(void)
     return current;
 }
 
-/* --- tasks from any thread ---------------------------------------------------------------------
- */
+/* --- tasks from any thread -------------------------------------------------------------------- */
 
 void box_loop_post(box_loop *l, void (*fn)(void *arg), void *arg)
 {
@@ -58,8 +57,7 @@ static bool run_posts(box_loop *l)
     return any;
 }
 
-/* --- the end of a turn -------------------------------------------------------------------------
- */
+/* --- the end of a turn ------------------------------------------------------------------------ */
 
 void box_loop_later(box_loop *l, box_later *later)
 {
@@ -113,8 +111,7 @@ void box_loop_update(box_loop *l)
     uv_update_time(&l->uv);
 }
 
-/* --- life --------------------------------------------------------------------------------------
- */
+/* --- life ------------------------------------------------------------------------------------- */
 
 static int loop_init(box_loop *l, box_loops *all, box_error *err)
 {

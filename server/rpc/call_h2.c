@@ -27,8 +27,7 @@ typedef struct call_h2 {
     bool headers_set;
 } call_h2;
 
-/* --- the call's side ---------------------------------------------------------------------------
- */
+/* --- the call's side -------------------------------------------------------------------------- */
 
 static call_h2 *of_call(box_call *call)
 {
@@ -152,8 +151,7 @@ static void on_deadline(void *arg)
     end_call(arg, &why);
 }
 
-/* --- the stream's side -------------------------------------------------------------------------
- */
+/* --- the stream's side ------------------------------------------------------------------------ */
 
 static void refuse(box_rpc_connection *n, box_h2_stream *s, const box_error *err)
 {
@@ -255,8 +253,7 @@ static const box_h2_events h2_events = {
     .closed = on_closed,
 };
 
-/* --- the connection ----------------------------------------------------------------------------
- */
+/* --- the connection --------------------------------------------------------------------------- */
 
 box_rpc_connection *box_rpc_connection_new(box_rpc *rpc, box_loop *loop, const box_peer *peer,
                                            void (*has_output)(void *arg), void *arg)

@@ -24,8 +24,7 @@ struct box_descriptors {
     box_map *by_symbol; /* symbol */
 };
 
-/* --- the protobuf wire format, as far as descriptors use it ------------------------------------
- */
+/* --- the protobuf wire format, as far as descriptors use it ----------------------------------- */
 
 typedef struct field {
     uint32_t number;
@@ -101,8 +100,7 @@ static char *text_field(box_bytes message, uint32_t number)
     return text_of((box_bytes){0});
 }
 
-/* --- what a file declares ----------------------------------------------------------------------
- */
+/* --- what a file declares --------------------------------------------------------------------- */
 
 /* Field numbers of descriptor.proto: which fields of a declaration hold declarations. */
 typedef enum kind { KIND_FILE, KIND_MESSAGE, KIND_ENUM, KIND_SERVICE, KIND_LEAF } kind;
@@ -204,8 +202,7 @@ static void add_file(box_descriptors *d, box_bytes bytes)
     (void)box_take(name); /* the file's now */
 }
 
-/* --- life --------------------------------------------------------------------------------------
- */
+/* --- life ------------------------------------------------------------------------------------- */
 
 static int count_files(box_bytes set, size_t *n)
 {
@@ -266,8 +263,7 @@ void box_descriptors_free(box_descriptors *d)
     free(d);
 }
 
-/* --- look-up -----------------------------------------------------------------------------------
- */
+/* --- look-up ---------------------------------------------------------------------------------- */
 
 /* Breadth first: out doubles as the queue. */
 static void with_imports(const box_descriptors *d, const file *first,

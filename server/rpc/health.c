@@ -39,8 +39,7 @@ typedef struct watch {
     int last; /* status sent; -1: none */
 } watch;
 
-/* --- states ------------------------------------------------------------------------------------
- */
+/* --- states ----------------------------------------------------------------------------------- */
 
 static entry *find_entry(box_health *h, const char *service)
 {
@@ -80,8 +79,7 @@ static void set_entry(box_health *h, const char *service, box_health_status stat
     e->status = status;
 }
 
-/* --- watches -----------------------------------------------------------------------------------
- */
+/* --- watches ---------------------------------------------------------------------------------- */
 
 static void update(watch *w)
 {
@@ -135,8 +133,7 @@ static void tell_loops(box_health *h)
         box_loop_post(box_loops_get(h->loops, i), on_change, &h->parts[i]);
 }
 
-/* --- handlers ----------------------------------------------------------------------------------
- */
+/* --- handlers --------------------------------------------------------------------------------- */
 
 static int check(box_call *call, const Grpc__Health__V1__HealthCheckRequest *request,
                  box_error *err)
@@ -203,8 +200,7 @@ static const grpc_health_v1_health_handlers handlers = {
     .watch = watch_start,
 };
 
-/* --- life --------------------------------------------------------------------------------------
- */
+/* --- life ------------------------------------------------------------------------------------- */
 
 box_health *box_health_new(box_loops *loops)
 {

@@ -17,8 +17,7 @@ struct box_reflection {
     box_service_type alpha;
 };
 
-/* --- answers -----------------------------------------------------------------------------------
- */
+/* --- answers ---------------------------------------------------------------------------------- */
 
 static void reply_error(box_call *call, response_message *response, box_code code, const char *what,
                         const char *name)
@@ -137,8 +136,7 @@ static void answer(box_call *call, const request_message *request, response_mess
     }
 }
 
-/* --- handlers ----------------------------------------------------------------------------------
- */
+/* --- handlers --------------------------------------------------------------------------------- */
 
 static void on_writable(box_call *call, void *arg)
 {
@@ -178,8 +176,7 @@ static const grpc_reflection_v1_server_reflection_handlers handlers = {
     .server_reflection_info_half_close = info_half_close,
 };
 
-/* --- life --------------------------------------------------------------------------------------
- */
+/* --- life ------------------------------------------------------------------------------------- */
 
 int box_reflection_new(const box_descriptor_set *sets, size_t n_sets, box_reflection **out,
                        box_error *err)

@@ -80,7 +80,7 @@ static int check_stream(const asked *a, const box_command *command, box_error *e
 }
 
 /* request holds what needs no conversion. */
-static int start(exec_call *c, const asked *a, box_exec_request *request,
+static int start(exec_call *c, const asked *a, box_exec_request request,
                  const box_exec_events *events, box_error *err)
 {
     uint8_t digest[32];
@@ -88,26 +88,26 @@ static int start(exec_call *c, const asked *a, box_exec_request *request,
     box_command_view command = {0};
     BOX_AUTO(box_spec_done)
     box_spec spec = {0};
-    if (box_convert_tenant(c->call, &request->tenant, err) < 0)
+    if (box_convert_tenant(c->call, &request.tenant, err) < 0)
         return -1;
     int bad = box_convert_command(a->command, &command, err);
     bad |= box_convert_spec(a->spec, &spec, err);
-    bad |= convert_queue_timeout(a->queue_timeout, request, err);
-    request->spec = a->spec != NULL ? &spec : NULL;
-    request->command = a->command != NULL ? &command.command : NULL;
-    if (request->stream)
+    bad |= convert_queue_timeout(a->queue_timeout, &request, err);
+    request.spec = a->spec != NULL ? &spec : NULL;
+    request.command = a->command != NULL ? &command.command : NULL;
+    if (request.stream)
         bad |= check_stream(a, &command.command, err);
     if (bad != 0) {
-        BOX_IGNORE(box_exec_check(request, err)); /* the other violations too */
+        BOX_IGNORE(box_exec_check(&request, err)); /* the other violations too */
         return -1;
     }
-    if (request->idempotency_key[0] != '\0')
+    if (request.idempotency_key[0] != '\0')
         box_convert_digest(a->message, digest);
-    request->digest = digest;
-    return box_exec_start(box_call_context(c->call), request, events, c, &c->exec, err);
+    request.digest = digest;
+    return box_exec_start(box_call_context(c->call), &request, events, c, &c->exec, err);
 }
 
-/* --- Exec ---------------------------------------------------------------------------------- */
+/* --- Exec ------------------------------------------------------------------------------------- */
 
 /* head and tail, joined; owned. */
 static ProtobufCBinaryData join(const box_output *o)
@@ -169,7 +169,7 @@ static int start_exec(exec_call *c, const Box__V1__ExecRequest *r, box_error *er
                                 .stdin_data = r->stdin_data.data,
                                 .stdin_len = r->stdin_data.len,
                                 .idempotency_key = r->idempotency_key};
-    return start(c, &parts, &request, &events, err);
+    return start(c, &parts, request, &events, err);
 }
 
 static int exec(box_call *call, const Box__V1__ExecRequest *r, box_error *err)
@@ -184,7 +184,7 @@ static int exec(box_call *call, const Box__V1__ExecRequest *r, box_error *err)
     return 0;
 }
 
-/* --- ExecStream ---------------------------------------------------------------------------- */
+/* --- ExecStream ------------------------------------------------------------------------------- */
 
 static void stream_started(void *arg, const box_exec_started *s)
 {
@@ -283,7 +283,7 @@ static int start_stream(exec_call *c, const Box__V1__ExecStart *s, box_error *er
                                 .stdin_open = true,
                                 .stream = true,
                                 .idempotency_key = s->idempotency_key};
-    return start(c, &parts, &request, &events, err);
+    return start(c, &parts, request, &events, err);
 }
 
 static int exec_stream(box_call *call, box_error *err)

@@ -8,7 +8,7 @@ static char *text(const char *s)
     return (char *)(uintptr_t)s; /* only packed */
 }
 
-/* --- commands in --------------------------------------------------------------------------- */
+/* --- commands in ------------------------------------------------------------------------------ */
 
 static int take_leftovers(const Box__V1__Command *m, box_command *out, box_error *err)
 {
@@ -78,7 +78,7 @@ void box_command_view_done(box_command_view *v)
     v->env = NULL;
 }
 
-/* --- verdicts out -------------------------------------------------------------------------- */
+/* --- verdicts out ----------------------------------------------------------------------------- */
 
 static Box__V1__MeasureSource view_source(box_source s)
 {

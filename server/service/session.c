@@ -44,7 +44,7 @@ static void end_job(box_call *call, const box_session_info *info, const box_sess
     box_call_unref(call);
 }
 
-/* --- create -------------------------------------------------------------------------------- */
+/* --- create ----------------------------------------------------------------------------------- */
 
 static void give_created(box_call *call, Box__V1__Session *session, const box_session_info *info)
 {
@@ -83,7 +83,7 @@ static int create_session(box_call *call, const Box__V1__CreateSessionRequest *r
     return 0;
 }
 
-/* --- get ----------------------------------------------------------------------------------- */
+/* --- get -------------------------------------------------------------------------------------- */
 
 static void give_got(box_call *call, Box__V1__Session *session, const box_session_info *info)
 {
@@ -109,7 +109,7 @@ static int get_session(box_call *call, const Box__V1__GetSessionRequest *r, box_
     return 0;
 }
 
-/* --- list ---------------------------------------------------------------------------------- */
+/* --- list ------------------------------------------------------------------------------------- */
 
 /* What the token is bound to: everything of the request but the page. */
 static uint64_t binding_of(const Box__V1__ListSessionsRequest *r, const char *tenant)
@@ -190,7 +190,7 @@ static int list_sessions(box_call *call, const Box__V1__ListSessionsRequest *r, 
     return 0;
 }
 
-/* --- update -------------------------------------------------------------------------------- */
+/* --- update ----------------------------------------------------------------------------------- */
 
 static void give_updated(box_call *call, Box__V1__Session *session, const box_session_info *info)
 {
@@ -251,7 +251,7 @@ static int update_session(box_call *call, const Box__V1__UpdateSessionRequest *r
     return 0;
 }
 
-/* --- extend, stop, delete ------------------------------------------------------------------ */
+/* --- extend, stop, delete --------------------------------------------------------------------- */
 
 static void give_extended(box_call *call, Box__V1__Session *session, const box_session_info *info)
 {

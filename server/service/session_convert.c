@@ -48,7 +48,7 @@ void box_convert_digest(const ProtobufCMessage *message, uint8_t out[32])
         abort(); /* only without memory */
 }
 
-/* --- specs in ------------------------------------------------------------------------------ */
+/* --- specs in --------------------------------------------------------------------------------- */
 
 static void take_text(box_spec *out, uint32_t bit, char **to, const char *value)
 {

@@ -64,7 +64,7 @@ int box_agent_listen(int run_dirfd, const char *name, int *listen_fd, box_error 
     return 0;
 }
 
-/* --- losing it ----------------------------------------------------------------------------- */
+/* --- losing it -------------------------------------------------------------------------------- */
 
 static void drop_packet(box_agent *a, packet *p)
 {
@@ -113,7 +113,7 @@ static void on_timer(void *arg)
         lose(a, false, "its agent did not say hello");
 }
 
-/* --- sending ------------------------------------------------------------------------------- */
+/* --- sending ---------------------------------------------------------------------------------- */
 
 static packet *next_packet(box_agent *a)
 {
@@ -211,7 +211,7 @@ void box_agent_ack(box_agent *a, uint64_t id)
     send_small(a, BOX_AGENT_EXIT_ACK, id, "", 0);
 }
 
-/* --- receiving ----------------------------------------------------------------------------- */
+/* --- receiving -------------------------------------------------------------------------------- */
 
 static int on_packet(box_agent *a, const box_agent_packet *p, box_error *err)
 {
@@ -273,7 +273,7 @@ static void on_ready(void *arg, int events)
         flush(a);
 }
 
-/* --- life ---------------------------------------------------------------------------------- */
+/* --- life ------------------------------------------------------------------------------------- */
 
 int box_agent_new(box_loop *loop, int run_dirfd, const char *name, const box_agent_events *events,
                   void *arg, box_agent **out, box_error *err)

@@ -62,7 +62,7 @@ int box_backends_choose(box_sessions *all, const char *name, box_warden **out, b
     return 0;
 }
 
-/* --- guarantees ---------------------------------------------------------------------------- */
+/* --- guarantees ------------------------------------------------------------------------------- */
 
 typedef struct need {
     uint32_t field; /* of the spec */
@@ -144,7 +144,7 @@ int box_backends_check_live(box_session *s, box_error *err)
     return 0;
 }
 
-/* --- reports ------------------------------------------------------------------------------- */
+/* --- reports ---------------------------------------------------------------------------------- */
 
 size_t box_backends_count(const box_sessions *all)
 {

@@ -4,7 +4,7 @@
 #include "session/execution.h"
 #include "session/watch.h"
 
-/* --- look ---------------------------------------------------------------------------------- */
+/* --- look ------------------------------------------------------------------------------------- */
 
 static int find(box_sessions *all, const char *tenant, const char *id, box_session **out,
                 box_error *err)
@@ -91,7 +91,7 @@ void box_session_get_usage(box_sessions *all, const char *tenant, const char *id
                    usage_came, c);
 }
 
-/* --- change -------------------------------------------------------------------------------- */
+/* --- change ----------------------------------------------------------------------------------- */
 
 enum { LIMITS = BOX_SPEC_CPU | BOX_SPEC_MEMORY | BOX_SPEC_PIDS };
 
@@ -226,7 +226,7 @@ int box_session_extend(box_sessions *all, const char *tenant, const char *id, ui
     return rc;
 }
 
-/* --- end ----------------------------------------------------------------------------------- */
+/* --- end -------------------------------------------------------------------------------------- */
 
 void box_session_stop(box_sessions *all, const char *tenant, const char *id, box_session_done done,
                       void *arg)

@@ -8,7 +8,7 @@
 #include "base/limits.h"
 #include "session/verdict.h"
 
-/* --- references ---------------------------------------------------------------------------- */
+/* --- references ------------------------------------------------------------------------------- */
 
 box_exec *box_exec_ref(box_exec *e)
 {
@@ -55,7 +55,7 @@ static void kill_it(box_exec *e, box_agent_cause cause)
     wish(e, &kill);
 }
 
-/* --- ending -------------------------------------------------------------------------------- */
+/* --- ending ----------------------------------------------------------------------------------- */
 
 void box_exec_stop_io(box_exec *e)
 {
@@ -123,7 +123,7 @@ static void conclude_with_verdict(box_exec *e)
     conclude(e, &v, NULL);
 }
 
-/* --- timers -------------------------------------------------------------------------------- */
+/* --- timers ----------------------------------------------------------------------------------- */
 
 static void idle_fires(void *arg)
 {
@@ -156,7 +156,7 @@ static void backup_fires(void *arg)
                   box_time_add(box_loop_now(e->loop), BOX_EXEC_BROKEN_SECONDS * BOX_SECOND));
 }
 
-/* --- bytes --------------------------------------------------------------------------------- */
+/* --- bytes ------------------------------------------------------------------------------------ */
 
 static bool may_read(void *arg)
 {
@@ -208,7 +208,7 @@ void box_exec_on_input(void *arg, bool room)
         e->events.stdin_room(e->arg);
 }
 
-/* --- what the home side tells -------------------------------------------------------------- */
+/* --- what the home side tells ----------------------------------------------------------------- */
 
 static int open_pipes(box_exec *e, box_error *err)
 {
@@ -312,7 +312,7 @@ void box_exec_over(void *exec)
         conclude_with_verdict(e);
 }
 
-/* --- the caller --------------------------------------------------------------------------- */
+/* --- the caller ------------------------------------------------------------------------------- */
 
 bool box_exec_feed(box_exec *e, const void *data, size_t len)
 {

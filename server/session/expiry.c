@@ -33,7 +33,7 @@ void box_sessions_revoke(box_sessions *all, const char *tenant)
     box_lock_release(&all->lock);
 }
 
-/* --- expiry -------------------------------------------------------------------------------- */
+/* --- expiry ----------------------------------------------------------------------------------- */
 
 box_time box_session_idle_at(const box_session *s)
 {

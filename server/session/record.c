@@ -10,7 +10,7 @@ static box_time now_here(void)
     return box_loop_now(box_loop_current());
 }
 
-/* --- looking ------------------------------------------------------------------------------- */
+/* --- looking ---------------------------------------------------------------------------------- */
 
 void box_session_info_done(box_session_info *info)
 {
@@ -94,7 +94,7 @@ uint32_t box_session_parallel(box_session *s)
     return n;
 }
 
-/* --- changing ------------------------------------------------------------------------------ */
+/* --- changing --------------------------------------------------------------------------------- */
 
 void box_session_want_run(box_session *s, box_waiter *w)
 {

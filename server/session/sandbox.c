@@ -11,7 +11,7 @@
 
 static void destroy(box_session *s);
 
-/* --- removing ------------------------------------------------------------------------------ */
+/* --- removing --------------------------------------------------------------------------------- */
 
 static void unbind(box_session *s)
 {
@@ -148,7 +148,7 @@ void box_sandbox_lost(box_session *s, const char *cause, box_stop_reason reason)
         let_go_soon(s);
 }
 
-/* --- making -------------------------------------------------------------------------------- */
+/* --- making ----------------------------------------------------------------------------------- */
 
 static void failed(box_session *s, const box_error *why)
 {

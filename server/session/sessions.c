@@ -9,7 +9,7 @@
 #include "session/execution.h"
 #include "session/watch.h"
 
-/* --- what the wardens tell ----------------------------------------------------------------- */
+/* --- what the wardens tell -------------------------------------------------------------------- */
 
 static void warden_lost_it(void *session)
 {
@@ -48,7 +48,7 @@ static void on_live(void *arg, box_warden *w, void (*add)(void *to, const box_ui
     box_lock_release(&all->lock);
 }
 
-/* --- making -------------------------------------------------------------------------------- */
+/* --- making ----------------------------------------------------------------------------------- */
 
 /* Sockets that an earlier run left: names of 32 hexadecimal digits are ours. */
 static void remove_stale_sockets(int dirfd)
@@ -181,7 +181,7 @@ int box_sessions_new(const box_sessions_config *c, box_sessions **out, box_error
     return 0;
 }
 
-/* --- draining ------------------------------------------------------------------------------ */
+/* --- draining --------------------------------------------------------------------------------- */
 
 static void drain_takes_too_long(void *arg)
 {
@@ -218,7 +218,7 @@ void box_sessions_drain(box_sessions *all, void (*done)(void *arg), void *arg)
     box_loop_post(box_loops_get(all->loops, 0), drain, all);
 }
 
-/* --- freeing ------------------------------------------------------------------------------- */
+/* --- freeing ---------------------------------------------------------------------------------- */
 
 /* What the home loop would have let go. */
 static void strip(box_session *s)
@@ -269,7 +269,7 @@ void box_sessions_free(box_sessions *all)
     free(all);
 }
 
-/* --- statistics ---------------------------------------------------------------------------- */
+/* --- statistics ------------------------------------------------------------------------------- */
 
 static void count_tenant(box_tenancy *t, box_sessions_stats *out)
 {

@@ -11,7 +11,7 @@
 #include "session/cgroup.h"
 #include "session/execution.h"
 
-/* --- leaving the home side ----------------------------------------------------------------- */
+/* --- leaving the home side -------------------------------------------------------------------- */
 
 static void tell_counts(box_session *s, bool started)
 {
@@ -44,7 +44,7 @@ static void over(box_exec *e, box_exec_fate fate, const box_error *why)
     box_loop_post(e->loop, box_exec_over, e);
 }
 
-/* --- waiting ------------------------------------------------------------------------------- */
+/* --- waiting ---------------------------------------------------------------------------------- */
 
 static int queue_full(const box_exec *e, const char *limit, uint64_t max, box_error *err)
 {
@@ -114,7 +114,7 @@ void box_slots_submit(void *exec)
         box_slots_run(s);
 }
 
-/* --- starting ------------------------------------------------------------------------------ */
+/* --- starting --------------------------------------------------------------------------------- */
 
 static int no_pipe(box_error *err)
 {
@@ -185,7 +185,7 @@ void box_slots_run(box_session *s)
     }
 }
 
-/* --- the agent's word ---------------------------------------------------------------------- */
+/* --- the agent's word ------------------------------------------------------------------------- */
 
 static box_exec *find_running(box_session *s, uint64_t id)
 {
@@ -270,7 +270,7 @@ static void on_ready(void *arg)
 const box_agent_events box_slots_agent_events = {
     .ready = on_ready, .started = on_started, .exited = on_exited, .lost = on_lost};
 
-/* --- ending what waits and what runs ------------------------------------------------------- */
+/* --- ending what waits and what runs ---------------------------------------------------------- */
 
 void box_slots_fail_waiting(box_session *s, const box_error *why)
 {
@@ -314,7 +314,7 @@ void box_slots_lose(box_session *s, const box_error *why)
     }
 }
 
-/* --- the call side's wishes ---------------------------------------------------------------- */
+/* --- the call side's wishes ------------------------------------------------------------------- */
 
 typedef struct wish {
     box_exec *exec;

@@ -121,7 +121,7 @@ void box_spec_refuse(box_spec *s, const char *name)
     s->unsupported = text;
 }
 
-/* --- checking ------------------------------------------------------------------------------ */
+/* --- checking --------------------------------------------------------------------------------- */
 
 typedef struct checker {
     const char *prefix;
@@ -294,7 +294,7 @@ int box_spec_check(const box_spec *s, const char *prefix, box_error *err)
     return c.bad;
 }
 
-/* --- comparing ----------------------------------------------------------------------------- */
+/* --- comparing -------------------------------------------------------------------------------- */
 
 /* "" and absent are the same: nothing named. */
 static bool text_differs(const char *a, const char *b)

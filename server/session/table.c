@@ -6,7 +6,7 @@
 #include "base/limits.h"
 #include "session/watch.h"
 
-/* --- references ---------------------------------------------------------------------------- */
+/* --- references ------------------------------------------------------------------------------- */
 
 box_session *box_session_ref(box_session *s)
 {
@@ -36,7 +36,7 @@ void box_session_post(box_session *s, void (*fn)(void *session))
     box_loop_post(s->home, fn, box_session_ref(s));
 }
 
-/* --- waiters ------------------------------------------------------------------------------- */
+/* --- waiters ---------------------------------------------------------------------------------- */
 
 box_waiter *box_waiter_new(box_session_done done, void *arg)
 {
@@ -75,7 +75,7 @@ static void answer_all(box_list *waiters, const box_session *s, const box_error 
         box_waiter_answer(BOX_CONTAINER(waiters->next, box_waiter, link), s, err);
 }
 
-/* --- keys and tenants ---------------------------------------------------------------------- */
+/* --- keys and tenants ------------------------------------------------------------------------- */
 
 typedef struct key {
     size_t len;
@@ -173,7 +173,7 @@ void box_session_remove_locked(box_session *s)
     box_session_unref(s);
 }
 
-/* --- events -------------------------------------------------------------------------------- */
+/* --- events ----------------------------------------------------------------------------------- */
 
 static box_time now_here(void)
 {
@@ -306,7 +306,7 @@ bool box_session_ask_stop(box_session *s, box_stop_reason reason)
     return stopping;
 }
 
-/* --- entering ------------------------------------------------------------------------------ */
+/* --- entering --------------------------------------------------------------------------------- */
 
 int box_sessions_enter_locked(box_session *s, box_error *err)
 {

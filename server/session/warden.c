@@ -10,7 +10,7 @@
 #include "base/limits.h"
 #include "base/log.h"
 
-/* --- state --------------------------------------------------------------------------------- */
+/* --- state ------------------------------------------------------------------------------------ */
 
 static void set_report(box_warden *w, bool available, const char *detail)
 {
@@ -120,7 +120,7 @@ void box_warden_flush(box_warden *w)
     box_watch_set(w->watch, BOX_READABLE | (rc < 0 ? BOX_WRITABLE : 0));
 }
 
-/* --- packets ------------------------------------------------------------------------------- */
+/* --- packets ---------------------------------------------------------------------------------- */
 
 static int misfit(box_error *err, const char *what)
 {
@@ -264,7 +264,7 @@ static void on_ready(void *arg, int events)
         box_warden_flush(w);
 }
 
-/* --- connecting ---------------------------------------------------------------------------- */
+/* --- connecting ------------------------------------------------------------------------------- */
 
 static int open_socket(box_warden *w, box_error *err)
 {
@@ -328,7 +328,7 @@ static void start(void *arg)
     box_warden_connect(w);
 }
 
-/* --- life ---------------------------------------------------------------------------------- */
+/* --- life ------------------------------------------------------------------------------------- */
 
 box_warden *box_warden_new(box_loop *loop, const box_backend_config *config,
                            const box_uid *instance, const box_warden_hooks *hooks)

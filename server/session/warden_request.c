@@ -13,7 +13,7 @@ void box_warden_reply_done(box_warden_reply *r)
     box_closep(&r->memory);
 }
 
-/* --- requests ------------------------------------------------------------------------------ */
+/* --- requests --------------------------------------------------------------------------------- */
 
 static size_t body_size(box_warden_type type)
 {
@@ -111,7 +111,7 @@ void box_warden_fail_all(box_warden *w, const char *what)
     }
 }
 
-/* --- asking -------------------------------------------------------------------------------- */
+/* --- asking ----------------------------------------------------------------------------------- */
 
 /* On the warden's loop. A warden that was down gets another chance at once, but not more often than
  * the shortest pause. */

@@ -55,7 +55,7 @@ bool box_spec_labels_match(const box_label *wanted, size_t n, const box_label *h
     return true;
 }
 
-/* --- table's side, lock held --------------------------------------------------------------- */
+/* --- table's side, lock held ------------------------------------------------------------------ */
 
 static void deliver(void *arg);
 
@@ -124,7 +124,7 @@ void box_watches_end(box_sessions *all, const box_error *why)
     box_lock_release(&all->lock);
 }
 
-/* --- watcher's side ------------------------------------------------------------------------ */
+/* --- watcher's side --------------------------------------------------------------------------- */
 
 typedef struct news {
     box_watch_type type; /* 0: there is none */

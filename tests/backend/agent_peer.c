@@ -125,7 +125,7 @@ void sandbox_wait_pong(sandbox *s, uint64_t id)
     (void)take(s, BOX_AGENT_PONG, id);
 }
 
-/* --- commands -------------------------------------------------------------------------------- */
+/* --- commands --------------------------------------------------------------------------------- */
 
 static size_t count_of(const char *const *list)
 {

@@ -28,7 +28,7 @@
 
 enum { BASE_UID = 0x70000000, IDS = 65536, HIGH_FD = 100 };
 
-/* --- control groups -------------------------------------------------------------------------- */
+/* --- control groups --------------------------------------------------------------------------- */
 
 static const char *first_existing(const char *const *paths)
 {
@@ -141,7 +141,7 @@ static int open_at(const char *root, const char *name, int flags)
     return fd;
 }
 
-/* --- the helper that becomes PID 1 ----------------------------------------------------------- */
+/* --- the helper that becomes PID 1 ------------------------------------------------------------ */
 
 static void must(bool ok, const char *what)
 {
@@ -299,7 +299,7 @@ static void start_agent(sandbox *s)
     }
 }
 
-/* --- life ------------------------------------------------------------------------------------ */
+/* --- life ------------------------------------------------------------------------------------- */
 
 sandbox *sandbox_open(const sandbox_options *options)
 {

@@ -51,7 +51,7 @@ box_agent_hello sandbox_connect(sandbox *s);
 /* The raw connection. */
 int sandbox_fd(const sandbox *s);
 
-/* --- commands -------------------------------------------------------------------------------- */
+/* --- commands --------------------------------------------------------------------------------- */
 
 typedef struct sandbox_command {
     uint64_t id;

@@ -64,7 +64,7 @@ static void assert_nothing_left(sandbox *s)
     assert_int_equal(sandbox_processes(s), 2); /* PID 1 and the zygote */
 }
 
-/* --- what a command sees and says ------------------------------------------------------------ */
+/* --- what a command sees and says ------------------------------------------------------------- */
 
 static void output_and_exit_code_come_back(void **state)
 {
@@ -203,7 +203,7 @@ static void large_arguments_arrive_whole(void **state)
     (void)ended(box_of(state), &c);
 }
 
-/* --- starts that fail ------------------------------------------------------------------------ */
+/* --- starts that fail ------------------------------------------------------------------------- */
 
 static box_error failed_start(sandbox *s, const char *program, const char *workdir)
 {
@@ -274,7 +274,7 @@ static void sixteen_starts_may_be_under_way(void **state)
     assert_nothing_left(s);
 }
 
-/* --- ends ------------------------------------------------------------------------------------ */
+/* --- ends ------------------------------------------------------------------------------------- */
 
 static void a_timeout_kills_the_tree_and_is_the_cause(void **state)
 {
@@ -375,7 +375,7 @@ static void cpu_time_is_counted(void **state)
     assert_int_equal(from_cgroup, sandbox_command_dirs(box_of(state)) >= 0);
 }
 
-/* --- attacks --------------------------------------------------------------------------------- */
+/* --- attacks ---------------------------------------------------------------------------------- */
 
 static void killing_everything_leaves_the_agent(void **state)
 {
@@ -471,7 +471,7 @@ static void a_dead_zygote_is_replaced(void **state)
     assert_nothing_left(s);
 }
 
-/* --- the channel ----------------------------------------------------------------------------- */
+/* --- the channel ------------------------------------------------------------------------------ */
 
 static void garbage_drops_the_connection_and_no_command(void **state)
 {
@@ -570,7 +570,7 @@ static void a_dead_subreaper_takes_its_command_along(void **state)
     assert_works(s);
 }
 
-/* --- the agent's own end --------------------------------------------------------------------- */
+/* --- the agent's own end ---------------------------------------------------------------------- */
 
 static void shutdown_ends_everything(void **state)
 {
@@ -632,7 +632,7 @@ static void start_latency_is_printed(void **state)
     assert_nothing_left(s);
 }
 
-/* --- the three ways -------------------------------------------------------------------------- */
+/* --- the three ways --------------------------------------------------------------------------- */
 
 static int open_with(void **state, sandbox_mode mode)
 {

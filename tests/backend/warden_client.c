@@ -30,7 +30,7 @@
 
 enum { PATIENCE_MS = 60000 };
 
-/* --- the warden ------------------------------------------------------------------------------ */
+/* --- the warden ------------------------------------------------------------------------------- */
 
 void test_warden_init(test_warden *w, const char *extra)
 {
@@ -165,7 +165,7 @@ size_t test_warden_states(const test_warden *w)
     return n;
 }
 
-/* --- boxd ------------------------------------------------------------------------------------ */
+/* --- boxd ------------------------------------------------------------------------------------- */
 
 static ssize_t receive(int fd, void *data, size_t size, int *fds, size_t *n_fds)
 {
@@ -278,7 +278,7 @@ box_warden_answer test_boxd_ask(test_boxd *b, box_warden_type type, const box_ui
     return answer;
 }
 
-/* --- sandboxes ------------------------------------------------------------------------------- */
+/* --- sandboxes -------------------------------------------------------------------------------- */
 
 int test_listen(const test_warden *w, const box_uid *uid, char address[96])
 {

@@ -27,8 +27,7 @@ static echo_server server; /* one for the file: set up and torn down by main */
     cmocka_unit_test(name##_over_tls), cmocka_unit_test(name##_over_clear_tcp),                    \
         cmocka_unit_test(name##_over_a_unix_socket)
 
-/* --- blocking ----------------------------------------------------------------------------------
- */
+/* --- blocking --------------------------------------------------------------------------------- */
 
 static void unary(echo_over over)
 {
@@ -118,8 +117,7 @@ static void bidi(echo_over over)
 }
 EACH_TRANSPORT(bidi_streams_work, bidi)
 
-/* --- with an event loop ------------------------------------------------------------------------
- */
+/* --- with an event loop ----------------------------------------------------------------------- */
 
 typedef struct seen {
     size_t headers, messages, bytes, wanted;
@@ -282,8 +280,7 @@ static void bidi_events(echo_over over)
 }
 EACH_TRANSPORT(bidi_events_come, bidi_events)
 
-/* --- several threads ---------------------------------------------------------------------------
- */
+/* --- several threads -------------------------------------------------------------------------- */
 
 enum { THREADS = 8, CALLS_EACH = 1000 };
 
@@ -378,8 +375,7 @@ static void one_thread_sends_while_another_receives(void **state)
     box_channel_free(c);
 }
 
-/* --- metadata ----------------------------------------------------------------------------------
- */
+/* --- metadata --------------------------------------------------------------------------------- */
 
 static void metadata_travels_both_ways(void **state)
 {
@@ -431,8 +427,7 @@ static void too_much_metadata_fails_its_call_and_no_other(void **state)
     box_channel_free(c);
 }
 
-/* --- errors ------------------------------------------------------------------------------------
- */
+/* --- errors ----------------------------------------------------------------------------------- */
 
 static void a_status_comes_with_its_details(void **state)
 {

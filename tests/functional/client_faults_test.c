@@ -14,8 +14,7 @@
 
 static echo_server server; /* of most tests; those that kill one start their own */
 
-/* --- cancel and deadline -----------------------------------------------------------------------
- */
+/* --- cancel and deadline ---------------------------------------------------------------------- */
 
 typedef struct sleeper {
     box_channel *channel;
@@ -197,8 +196,7 @@ static void a_deadline_that_passed_before_waiting_is_noticed(void **state)
     box_channel_free(c);
 }
 
-/* --- freeing -----------------------------------------------------------------------------------
- */
+/* --- freeing ---------------------------------------------------------------------------------- */
 
 static void freeing_a_call_that_runs_cancels_it(void **state)
 {
@@ -273,8 +271,7 @@ static void a_call_freed_in_its_callback_hears_nothing_more(void **state)
     box_channel_free(c);
 }
 
-/* --- servers that end --------------------------------------------------------------------------
- */
+/* --- servers that end ------------------------------------------------------------------------- */
 
 typedef struct killer {
     echo_server *server;
@@ -371,8 +368,7 @@ static void a_server_that_ends_finishes_what_runs(void **state)
     echo_server_stop(&own);
 }
 
-/* --- connections that do not come about --------------------------------------------------------
- */
+/* --- connections that do not come about ------------------------------------------------------- */
 
 static int call_target(const char *target, const box_channel_options *o, box_error *err)
 {
@@ -493,8 +489,7 @@ static void a_server_that_is_no_grpc_server_is_unavailable(void **state)
     assert_int_equal(box_error_code(&err), BOX_CODE_UNAVAILABLE);
 }
 
-/* --- tokens ------------------------------------------------------------------------------------
- */
+/* --- tokens ----------------------------------------------------------------------------------- */
 
 static const char token[] = "box_0123456789abcdef";
 

@@ -144,8 +144,7 @@ static void a_blocking_sender_waits_for_a_server_that_does_not_read(void **state
     box_channel_free(c);
 }
 
-/* --- with an event loop ------------------------------------------------------------------------
- */
+/* --- with an event loop ----------------------------------------------------------------------- */
 
 typedef struct flow {
     size_t messages, bytes;

@@ -21,8 +21,7 @@ enum { MAX_ARGS = 32, READY_MS = 20000 };
 
 extern char **environ;
 
-/* --- the process -------------------------------------------------------------------------------
- */
+/* --- the process ------------------------------------------------------------------------------ */
 
 static void make_folder(echo_server *s)
 {
@@ -137,8 +136,7 @@ void echo_server_stop(echo_server *s)
     remove_folder(s->folder);
 }
 
-/* --- channels ----------------------------------------------------------------------------------
- */
+/* --- channels --------------------------------------------------------------------------------- */
 
 const char *echo_target(const echo_server *s, echo_over over, char text[96])
 {
@@ -164,8 +162,7 @@ box_channel *echo_channel(const echo_server *s, echo_over over, const box_channe
     return c;
 }
 
-/* --- calls -------------------------------------------------------------------------------------
- */
+/* --- calls ------------------------------------------------------------------------------------ */
 
 int echo_once(box_channel *c, const box_client_options *options, const void *payload, size_t len,
               box_error *err)

@@ -79,8 +79,10 @@ static void kernel_surface(void)
     say("socket_filter", setsockopt(s, SOL_SOCKET, SO_ATTACH_FILTER, &filter, sizeof filter));
     say("reuseport_filter",
         setsockopt(s, SOL_SOCKET, SO_ATTACH_REUSEPORT_CBPF, &filter, sizeof filter));
-    say("mmap_hugetlb", mmap(NULL, 1 << 21, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB, -1,
-                             0) == MAP_FAILED ? -1 : 0);
+    say("mmap_hugetlb", mmap(NULL, 1 << 21, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB,
+                             -1, 0) == MAP_FAILED
+                            ? -1
+                            : 0);
     TRY("memfd_hugetlb", SYS_memfd_create, "x", MFD_HUGETLB);
     TRY("shm_hugetlb", SYS_shmget, 0, 1 << 21, IPC_CREAT | 0600 | SHM_HUGETLB);
     TRY("openat2", SYS_openat2, AT_FDCWD, "/", attr, 24);
@@ -141,8 +143,9 @@ static void agent(void)
     pidfd = syscall(SYS_pidfd_open, 2, 0);
     TRY("pidfd_getfd_2", SYS_pidfd_getfd, pidfd, 3, 0);
     TRY("madvise_2", SYS_process_madvise, pidfd, &remote, 1, 21 /* MADV_PAGEOUT */, 0);
-    static const char *const files[] = {"mem", "maps",  "environ", "exe", "root",   "cwd",
-                                        "fd/3", "auxv", "stack",   "syscall", "ns/mnt", "map_files"};
+    static const char *const files[] = {"mem",   "maps",    "environ", "exe",
+                                        "root",  "cwd",     "fd/3",    "auxv",
+                                        "stack", "syscall", "ns/mnt",  "map_files"};
     for (int pid = 1; pid <= 2; pid++) {
         for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
             char path[64];
@@ -152,7 +155,8 @@ static void agent(void)
             say(name, open(path, O_RDONLY));
         }
         char path[64];
-        static const char *const writable[] = {"oom_score_adj", "comm", "timerslack_ns", "autogroup", "clear_refs", "coredump_filter"};
+        static const char *const writable[] = {"oom_score_adj", "comm",       "timerslack_ns",
+                                               "autogroup",     "clear_refs", "coredump_filter"};
         for (size_t i = 0; i < sizeof writable / sizeof *writable; i++) {
             char name[64];
             snprintf(path, sizeof path, "/proc/%d/%s", pid, writable[i]);
@@ -178,8 +182,9 @@ static void set_ids(void)
     TRY("mknodat_suid", SYS_mknodat, AT_FDCWD, "/workspace/k", S_IFREG | 04755, 0);
     TRY("mknod_char", SYS_mknod, "/workspace/l", S_IFCHR | 0666, 0x0101);
     TRY("mknod_block", SYS_mknod, "/workspace/m", S_IFBLK | 0666, 0xfe00);
-    say("setxattr_caps", syscall(SYS_setxattr, "/workspace/f", "security.capability",
-                                 "\1\0\0\2\377\377\377\377\377\377\377\377\0\0\0\0\0\0\0\0", 20, 0));
+    say("setxattr_caps",
+        syscall(SYS_setxattr, "/workspace/f", "security.capability",
+                "\1\0\0\2\377\377\377\377\377\377\377\377\0\0\0\0\0\0\0\0", 20, 0));
     say("setuid_0", setuid(0));
     TRY("setresuid_0", SYS_setresuid, 0, 0, 0);
     TRY("setgroups", SYS_setgroups, 0, NULL);
@@ -212,13 +217,13 @@ static void sockets(void)
         const char *name;
         int family, type, protocol;
     } rows[] = {
-        {"vsock", 40, SOCK_STREAM, 0},        {"packet", 17, SOCK_RAW, 0},
-        {"netlink_audit", 16, SOCK_RAW, 9},   {"netlink_uevent", 16, SOCK_RAW, 15},
-        {"netlink_nft", 16, SOCK_RAW, 12},    {"alg", 38, SOCK_SEQPACKET, 0},
-        {"bluetooth", 31, SOCK_RAW, 0},       {"can", 29, SOCK_RAW, 1},
-        {"raw_icmp", AF_INET, SOCK_RAW, 1},   {"raw6_icmp", AF_INET6, SOCK_RAW, 58},
-        {"xdp", 44, SOCK_RAW, 0},             {"key", 15, SOCK_RAW, 2},
-        {"smc", 43, SOCK_STREAM, 0},          {"tipc", 30, SOCK_SEQPACKET, 0},
+        {"vsock", 40, SOCK_STREAM, 0},      {"packet", 17, SOCK_RAW, 0},
+        {"netlink_audit", 16, SOCK_RAW, 9}, {"netlink_uevent", 16, SOCK_RAW, 15},
+        {"netlink_nft", 16, SOCK_RAW, 12},  {"alg", 38, SOCK_SEQPACKET, 0},
+        {"bluetooth", 31, SOCK_RAW, 0},     {"can", 29, SOCK_RAW, 1},
+        {"raw_icmp", AF_INET, SOCK_RAW, 1}, {"raw6_icmp", AF_INET6, SOCK_RAW, 58},
+        {"xdp", 44, SOCK_RAW, 0},           {"key", 15, SOCK_RAW, 2},
+        {"smc", 43, SOCK_STREAM, 0},        {"tipc", 30, SOCK_SEQPACKET, 0},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         say(rows[i].name, socket(rows[i].family, rows[i].type, rows[i].protocol));

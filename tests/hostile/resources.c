@@ -1,6 +1,6 @@
-/* Compiled and run inside a sandbox, and on the host beside it: takes as much as it gets of something
- * that a kernel counts for a whole user or machine, prints "COUNT ERRNO" and holds it until stdin
- * ends. */
+/* Compiled and run inside a sandbox, and on the host beside it: takes as much as it gets of
+ * something that a kernel counts for a whole user or machine, prints "COUNT ERRNO" and holds it
+ * until stdin ends. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -60,8 +60,11 @@ int main(int argc, char **argv)
     static const struct {
         const char *name;
         int (*take)(int i);
-    } kinds[] = {{"inotify", take_inotify}, {"timer", take_timer}, {"queue", take_queue},
-                 {"aio", take_aio},         {"terminal", take_terminal}};
+    } kinds[] = {{"inotify", take_inotify},
+                 {"timer", take_timer},
+                 {"queue", take_queue},
+                 {"aio", take_aio},
+                 {"terminal", take_terminal}};
     for (size_t k = 0; argc > 1 && k < sizeof kinds / sizeof *kinds; k++) {
         if (strcmp(argv[1], kinds[k].name) != 0)
             continue;

@@ -37,8 +37,7 @@ static script *script_of(box_call *call)
     return ((transport *)(void *)call)->s;
 }
 
-/* --- the transport -----------------------------------------------------------------------------
- */
+/* --- the transport ---------------------------------------------------------------------------- */
 
 static void op_send(box_call *call, const uint8_t *message, size_t len)
 {
@@ -76,8 +75,7 @@ static const box_call_ops ops = {
     .destroy = op_destroy,
 };
 
-/* --- the service -------------------------------------------------------------------------------
- */
+/* --- the service ------------------------------------------------------------------------------ */
 
 static void on_end(box_call *call, void *arg, const box_error *why)
 {
@@ -183,8 +181,7 @@ static void end(transport *t, box_reason reason)
     free((void *)(uintptr_t)service);
 }
 
-/* --- unary and server streaming ----------------------------------------------------------------
- */
+/* --- unary and server streaming --------------------------------------------------------------- */
 
 static void one_request_runs_at_the_half_close(void **state)
 {
@@ -309,8 +306,7 @@ static void answering_a_cancelled_call_is_harmless(void **state)
     assert_string_equal(s.log, "start:x end:CANCELLED destroy ");
 }
 
-/* --- client streaming and bidi -----------------------------------------------------------------
- */
+/* --- client streaming and bidi ---------------------------------------------------------------- */
 
 static void a_stream_begins_at_once_and_gets_each_message(void **state)
 {
@@ -390,8 +386,7 @@ static void writable_reaches_the_handler(void **state)
     assert_string_equal(s.log, "start writable end:DEADLINE destroy ");
 }
 
-/* --- dispatch ----------------------------------------------------------------------------------
- */
+/* --- dispatch --------------------------------------------------------------------------------- */
 
 static void methods_are_found_by_their_exact_path(void **state)
 {

@@ -14,8 +14,7 @@
 
 enum { PAYLOAD = 64 * 1024 };
 
-/* --- the service -------------------------------------------------------------------------------
- */
+/* --- the service ------------------------------------------------------------------------------ */
 
 typedef struct service {
     int live;          /* states not freed yet */
@@ -201,8 +200,7 @@ static void pump(void *arg)
     }
 }
 
-/* --- fixture -----------------------------------------------------------------------------------
- */
+/* --- fixture ---------------------------------------------------------------------------------- */
 
 typedef struct fixture {
     service service;
@@ -263,8 +261,7 @@ static int echo_once(fixture *f, const box_client_options *o, uint32_t sleep_ms)
     return rc;
 }
 
-/* --- blocking ----------------------------------------------------------------------------------
- */
+/* --- blocking --------------------------------------------------------------------------------- */
 
 static void a_unary_call_gets_its_answer(void **state)
 {
@@ -436,8 +433,7 @@ static void an_unknown_method_is_unimplemented(void **state)
     assert_int_equal(f->err.reason, BOX_UNIMPLEMENTED);
 }
 
-/* --- one answer (grpc-conformance.md, 54) ------------------------------------------------------
- */
+/* --- one answer (grpc-conformance.md, 54) ----------------------------------------------------- */
 
 /* A client that thinks Expand answers once. */
 static int unary_expand(fixture *f, uint64_t count)
@@ -464,8 +460,7 @@ static void a_unary_call_has_exactly_one_answer(void **state)
     assert_int_equal(f->err.reason, BOX_UNIMPLEMENTED);
 }
 
-/* --- handlers that answer later, or never ------------------------------------------------------
- */
+/* --- handlers that answer later, or never ----------------------------------------------------- */
 
 static void without_a_pump_a_handler_that_never_answers_is_an_error(void **state)
 {
@@ -542,8 +537,7 @@ static void a_half_close_waits_for_a_paused_handler_too(void **state)
     box_client_free(call);
 }
 
-/* --- cancel and free ---------------------------------------------------------------------------
- */
+/* --- cancel and free -------------------------------------------------------------------------- */
 
 static void a_cancelled_call_ends_at_both_sides(void **state)
 {
@@ -583,8 +577,7 @@ static void a_channel_that_is_freed_first_ends_its_calls(void **state)
     box_client_free(call);
 }
 
-/* --- events ------------------------------------------------------------------------------------
- */
+/* --- events ----------------------------------------------------------------------------------- */
 
 typedef struct seen {
     size_t headers, messages, writables, dones;

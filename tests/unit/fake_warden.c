@@ -67,7 +67,7 @@ void fake_warden_done(fake_warden *w)
     (void)rmdir(w->memory_dir);
 }
 
-/* --- programs ------------------------------------------------------------------------------ */
+/* --- programs --------------------------------------------------------------------------------- */
 
 static void send_agent(fake_sandbox *s, box_agent_type type, uint64_t id, const void *body)
 {
@@ -176,7 +176,7 @@ static void run(fake_warden *w, fake_sandbox *s, fake_program *p)
     }
 }
 
-/* --- agent --------------------------------------------------------------------------------- */
+/* --- agent ------------------------------------------------------------------------------------ */
 
 static fake_program *place(fake_sandbox *s)
 {
@@ -277,7 +277,7 @@ static bool step_sandbox(fake_warden *w, fake_sandbox *s)
     return true;
 }
 
-/* --- warden -------------------------------------------------------------------------------- */
+/* --- warden ----------------------------------------------------------------------------------- */
 
 static void send_warden(fake_warden *w, box_warden_type type, uint64_t id, const void *body,
                         size_t size, const int *fds, size_t n_fds)

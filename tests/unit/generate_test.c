@@ -13,8 +13,7 @@
 #include "box/inproc.h"
 #include "box_golden_descriptor_set.h"
 
-/* --- a server of all four kinds ----------------------------------------------------------------
- */
+/* --- a server of all four kinds --------------------------------------------------------------- */
 
 static int echo(box_call *call, const Box__Golden__Outer *request, box_error *err)
 {
@@ -139,8 +138,7 @@ static int tear_down(void **state)
     return 0;
 }
 
-/* --- tables ------------------------------------------------------------------------------------
- */
+/* --- tables ----------------------------------------------------------------------------------- */
 
 static void a_table_has_path_kind_and_types_of_every_method(void **state)
 {
@@ -188,8 +186,7 @@ static void the_descriptor_set_has_the_file_its_imports_and_optional(void **stat
     assert_non_null(memmem(set->data, set->len, "_a_double", strlen("_a_double")));
 }
 
-/* --- presence ----------------------------------------------------------------------------------
- */
+/* --- presence --------------------------------------------------------------------------------- */
 
 static Box__Golden__Optionals *round_trip(const Box__Golden__Optionals *m)
 {
@@ -251,8 +248,7 @@ static void empty_text_and_bytes_that_are_set_arrive_as_set(void **state)
     box__golden__optionals__free_unpacked(m, NULL);
 }
 
-/* --- blocking stubs ----------------------------------------------------------------------------
- */
+/* --- blocking stubs --------------------------------------------------------------------------- */
 
 static void a_unary_stub_gives_the_typed_answer(void **state)
 {
@@ -372,8 +368,7 @@ static void a_bidi_stub_sends_and_receives_in_turn(void **state)
     box_client_free(call);
 }
 
-/* --- stubs for event loops ----------------------------------------------------------------------
- */
+/* --- stubs for event loops -------------------------------------------------------------------- */
 
 typedef struct events_seen {
     int messages;

@@ -29,8 +29,7 @@ static void pair_run(pair *p, size_t chunk)
     h2_run(p->client, p->server, chunk);
 }
 
-/* --- the four kinds ----------------------------------------------------------------------------
- */
+/* --- the four kinds --------------------------------------------------------------------------- */
 
 static void answer_once(seen *call)
 {
@@ -190,8 +189,7 @@ static void a_client_waits_for_a_free_stream(void **state)
     assert_ok(third);
 }
 
-/* --- ends --------------------------------------------------------------------------------------
- */
+/* --- ends ------------------------------------------------------------------------------------- */
 
 static void a_client_cancels(void **state)
 {

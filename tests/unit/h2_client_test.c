@@ -50,8 +50,7 @@ static void answer_status(fixture *f, const char *status)
     raw_headers(&f->raw, 1, END, fields);
 }
 
-/* --- what we send ------------------------------------------------------------------------------
- */
+/* --- what we send ----------------------------------------------------------------------------- */
 
 static void a_request_has_its_fields_in_order(void **state)
 {
@@ -73,8 +72,7 @@ static void a_request_has_its_fields_in_order(void **state)
     assert_true(s->ended);
 }
 
-/* --- statuses ----------------------------------------------------------------------------------
- */
+/* --- statuses --------------------------------------------------------------------------------- */
 
 static void a_normal_answer_is_ok(void **state)
 {
@@ -275,8 +273,7 @@ static void a_malformed_answer_ends_that_call_only(void **state)
     assert_int_equal(other->n_closed, 0);
 }
 
-/* --- a connection's life -----------------------------------------------------------------------
- */
+/* --- a connection's life ---------------------------------------------------------------------- */
 
 static void goaway_ends_what_the_server_did_not_take(void **state)
 {

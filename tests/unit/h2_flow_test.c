@@ -85,8 +85,7 @@ static void a_window_of_one_byte_works(void **state)
     assert_bytes(call, "byte by byte");
 }
 
-/* --- outwards ----------------------------------------------------------------------------------
- */
+/* --- outwards --------------------------------------------------------------------------------- */
 
 /* Writes as much as it may, like a pipe reader that obeys. */
 static void pour(seen *call)
@@ -218,8 +217,7 @@ static void a_small_answer_overtakes_a_large_one(void **state)
     assert_ok(large);
 }
 
-/* --- inwards -----------------------------------------------------------------------------------
- */
+/* --- inwards ---------------------------------------------------------------------------------- */
 
 static void one_unread_stream_does_not_stop_the_rest(void **state)
 {

@@ -50,8 +50,7 @@ static void assert_alive(fixture *f, uint32_t id)
     assert_int_equal(f->raw.n_goaway, 0);
 }
 
-/* --- what a request says -----------------------------------------------------------------------
- */
+/* --- what a request says ---------------------------------------------------------------------- */
 
 static const raw_field *request(const char *method, const char *path, const char *type,
                                 const char *key, const char *value)
@@ -273,8 +272,7 @@ static void headers_over_the_limit_end_that_call_only(void **state)
     assert_alive(&f, 3);
 }
 
-/* --- messages ----------------------------------------------------------------------------------
- */
+/* --- messages --------------------------------------------------------------------------------- */
 
 static void messages_do_not_care_about_frames(void **state)
 {
@@ -356,8 +354,7 @@ static void a_message_of_exactly_the_limit_passes(void **state)
     assert_bytes(&f.server->seen[0], "abc");
 }
 
-/* --- answers -----------------------------------------------------------------------------------
- */
+/* --- answers ---------------------------------------------------------------------------------- */
 
 static void an_answer_is_headers_data_trailers(void **state)
 {
@@ -425,8 +422,7 @@ static void trailers_wait_for_data_that_waits_for_window(void **state)
     assert_ok(call);
 }
 
-/* --- a connection's life -----------------------------------------------------------------------
- */
+/* --- a connection's life ---------------------------------------------------------------------- */
 
 static void any_reset_of_the_client_cancels(void **state)
 {

@@ -57,8 +57,7 @@ static void refused(const ProtobufCMessageDescriptor *type, const char *json, co
         fail_msg("%s: %s, not %s", json, err.msg, what);
 }
 
-/* --- names and presence --------------------------------------------------------------------------
- */
+/* --- names and presence ----------------------------------------------------------------------- */
 
 static void names_are_camel_case_and_both_are_read(void **state)
 {
@@ -161,8 +160,7 @@ static void pretty_means_lines_and_two_spaces(void **state)
     protobuf_c_message_free_unpacked(m, NULL);
 }
 
-/* --- scalars -------------------------------------------------------------------------------------
- */
+/* --- scalars ---------------------------------------------------------------------------------- */
 
 static void integers_of_32_bits_are_numbers_and_of_64_texts(void **state)
 {
@@ -272,8 +270,7 @@ static void text_that_is_not_utf8_is_not_written(void **state)
     assert_non_null(strstr(err.msg, "scalars.a_string"));
 }
 
-/* --- lists and maps ------------------------------------------------------------------------------
- */
+/* --- lists and maps --------------------------------------------------------------------------- */
 
 static void lists_of_every_type_are_kept_in_order(void **state)
 {
@@ -350,8 +347,7 @@ static void of_map_entries_with_one_key_the_last_is_written(void **state)
     assert_string_equal(text, "{\"pointsById\":{\"8\":{},\"7\":{\"x\":2}}}");
 }
 
-/* --- well-known types ----------------------------------------------------------------------------
- */
+/* --- well-known types ------------------------------------------------------------------------- */
 
 static void timestamps_are_rfc_3339_in_utc(void **state)
 {
@@ -501,8 +497,7 @@ static void a_well_known_type_can_be_the_whole_and_any_is_refused(void **state)
     not_written(&any.base, "Any");
 }
 
-/* --- broken JSON and limits ----------------------------------------------------------------------
- */
+/* --- broken JSON and limits ------------------------------------------------------------------- */
 
 static void json_cut_anywhere_is_refused(void **state)
 {

@@ -635,7 +635,7 @@ static void nothing_is_made_while_draining_or_disabled(void **state)
     rig_done(&r);
 }
 
-/* --- watching ------------------------------------------------------------------------------ */
+/* --- watching --------------------------------------------------------------------------------- */
 
 typedef struct heard {
     unsigned events;
@@ -770,7 +770,7 @@ static void a_revoked_tenant_loses_its_sessions_and_no_other_does(void **state)
     assert_int_equal(fake_warden_count(&r->warden), 1);
 }
 
-/* --- a warden that comes and goes ----------------------------------------------------------- */
+/* --- a warden that comes and goes ------------------------------------------------------------- */
 
 static int listen_at(const char *path)
 {

@@ -23,7 +23,7 @@ static char *text(const char *s)
     return (char *)(uintptr_t)s; /* only read */
 }
 
-/* --- states -------------------------------------------------------------------------------- */
+/* --- states ----------------------------------------------------------------------------------- */
 
 static void only_these_steps_exist_between_states(void **state)
 {
@@ -61,7 +61,7 @@ static void only_these_steps_exist_between_states(void **state)
     }
 }
 
-/* --- specs and profiles -------------------------------------------------------------------- */
+/* --- specs and profiles ----------------------------------------------------------------------- */
 
 static void every_violation_of_a_spec_is_named(void **state)
 {
@@ -238,7 +238,7 @@ static void differences_count_only_what_is_asked(void **state)
     assert_int_equal(box_spec_differences(&asked, &have), BOX_SPEC_PIDS);
 }
 
-/* --- commands ------------------------------------------------------------------------------ */
+/* --- commands --------------------------------------------------------------------------------- */
 
 static int check_argument(size_t len, bool as_shell)
 {
@@ -430,7 +430,7 @@ static void session_and_command_together_keep_the_limit(void **state)
     free(big);
 }
 
-/* --- kept output --------------------------------------------------------------------------- */
+/* --- kept output ------------------------------------------------------------------------------ */
 
 /* Adds `total` bytes of a pattern in pieces and checks what is kept. */
 static void keep_and_check(size_t limit, size_t total, size_t piece)
@@ -471,7 +471,7 @@ static void head_and_tail_are_exact_for_every_size_and_split(void **state)
     keep_and_check(BOX_DEFAULT_OUTPUT_LIMIT_BYTES, 5000000, 65536);
 }
 
-/* --- idempotency keys ---------------------------------------------------------------------- */
+/* --- idempotency keys ------------------------------------------------------------------------- */
 
 static void a_key_is_remembered_and_forgotten(void **state)
 {
@@ -528,7 +528,7 @@ static void a_tenant_cannot_fill_the_table_of_keys(void **state)
     box_idem_free(t);
 }
 
-/* --- control groups ------------------------------------------------------------------------ */
+/* --- control groups --------------------------------------------------------------------------- */
 
 static void keyed_files_are_read_line_by_line(void **state)
 {

@@ -69,7 +69,7 @@ void rig_wait(rig *r, uint64_t ns)
     }
 }
 
-/* --- commands ------------------------------------------------------------------------------ */
+/* --- commands --------------------------------------------------------------------------------- */
 
 static void on_started(void *arg, const box_exec_started *s)
 {
@@ -177,7 +177,7 @@ void outcome_free(outcome *o)
     o->exec = NULL;
 }
 
-/* --- answers ------------------------------------------------------------------------------- */
+/* --- answers ---------------------------------------------------------------------------------- */
 
 void answer_done(void *arg, const box_session_info *info, const box_error *err)
 {

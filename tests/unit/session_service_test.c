@@ -140,7 +140,7 @@ static int tear_down(void **state)
     return 0;
 }
 
-/* --- calling ------------------------------------------------------------------------------- */
+/* --- calling ---------------------------------------------------------------------------------- */
 
 static void open_call(fixture *f, test_call *c, const char *path)
 {
@@ -192,7 +192,7 @@ static void fill_command(Box__V1__Command *m, char **argv, size_t n)
     m->n_argv = n;
 }
 
-/* --- tests --------------------------------------------------------------------------------- */
+/* --- tests ------------------------------------------------------------------------------------ */
 
 static void the_numbers_of_both_sides_are_the_same(void **state)
 {

@@ -50,8 +50,7 @@ static bool unpacks_as_promised(const ProtobufCMessageDescriptor *type, const ui
     return valid;
 }
 
-/* --- a message of every shape -------------------------------------------------------------------
- */
+/* --- a message of every shape ----------------------------------------------------------------- */
 
 static void set_text(char **to, const char *text)
 {
@@ -235,8 +234,7 @@ static void random_bytes_unpack_or_are_refused(void **state)
     assert_true(valid > 500);
 }
 
-/* --- framing ------------------------------------------------------------------------------------
- */
+/* --- framing ---------------------------------------------------------------------------------- */
 
 static void refused_as_no_message(const ProtobufCMessageDescriptor *type, const char *bytes,
                                   size_t len)
@@ -301,8 +299,7 @@ static void packed_and_single_numbers_may_be_mixed(void **state)
     box_arena_done(&arena);
 }
 
-/* --- text ----------------------------------------------------------------------------------------
- */
+/* --- text ------------------------------------------------------------------------------------- */
 
 static void refused_text(const ProtobufCMessageDescriptor *type, const char *bytes, size_t len,
                          const char *field)
@@ -343,8 +340,7 @@ static void bytes_may_hold_anything(void **state)
     assert_int_equal(check(TYPE(scalars), bytes, sizeof(bytes) - 1, &err), 0);
 }
 
-/* --- depth and budget
- * ----------------------------------------------------------------------------- */
+/* --- depth and budget ------------------------------------------------------------------------- */
 
 /* n messages in each other: the outermost included. */
 static box_buf nested(size_t n)
@@ -441,8 +437,7 @@ static void as_many_arguments_as_may_be_fit_the_budget_of_a_call(void **state)
     assert_false(fits_a_call(10 * BOX_MAX_ARGS, ""));
 }
 
-/* --- arena
- * ---------------------------------------------------------------------------------------- */
+/* --- arena ------------------------------------------------------------------------------------ */
 
 static void an_arena_stops_at_its_limit_and_takes_large_ones_back(void **state)
 {

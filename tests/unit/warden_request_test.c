@@ -26,7 +26,7 @@ static int check(box_warden_create r, uint32_t guarantees, box_error *err)
     return rc;
 }
 
-/* --- packets --------------------------------------------------------------------------------- */
+/* --- packets ---------------------------------------------------------------------------------- */
 
 static size_t packet(uint8_t *out, uint32_t type, size_t body)
 {
@@ -96,7 +96,7 @@ static void a_greeting_of_another_version_or_backend_is_refused(void **state)
     assert_int_equal(err.reason, BOX_PROTOCOL);
 }
 
-/* --- create ---------------------------------------------------------------------------------- */
+/* --- create ----------------------------------------------------------------------------------- */
 
 static void zero_fields_get_the_defaults(void **state)
 {

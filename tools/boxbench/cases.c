@@ -25,8 +25,7 @@ int bench_program_read(const char *path, bench_program *out, box_error *err)
     return 0;
 }
 
-/* --- health
- * ------------------------------------------------------------------------------------------ */
+/* --- health ----------------------------------------------------------------------------------- */
 
 static int call_health(load_worker *w, box_error *err)
 {
@@ -49,8 +48,7 @@ int bench_health(const load_target *t, unsigned connections, unsigned threads_ea
     return load_run(t, &plan, out, err);
 }
 
-/* --- sessions
- * ---------------------------------------------------------------------------------------- */
+/* --- sessions --------------------------------------------------------------------------------- */
 
 static void new_name(load_worker *w)
 {

@@ -23,6 +23,7 @@ typedef struct bench {
     size_t n_cases;
 } bench;
 
+/* NOLINTNEXTLINE(readability-non-const-parameter): argp says what it takes */
 static error_t parse(int key, char *arg, struct argp_state *state)
 {
     bench *b = state->input;

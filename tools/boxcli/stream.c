@@ -27,8 +27,7 @@ typedef struct stream {
     bool output_lost;          /* stdout or stderr could not be written */
 } stream;
 
-/* --- to the server
- * ---------------------------------------------------------------------------------- */
+/* --- to the server ---------------------------------------------------------------------------- */
 
 static void send_request(stream *s, Box__V1__ExecStreamRequest__RequestCase what, void *value)
 {
@@ -103,8 +102,7 @@ static int earlier(int timeout, const stream *s)
     return timeout < 0 || left < timeout ? left : timeout;
 }
 
-/* --- from the server
- * ------------------------------------------------------------------------------- */
+/* --- from the server -------------------------------------------------------------------------- */
 
 /* A reader that stops must not keep Ctrl-C from working: never more is written than a pipe takes
  * without waiting (PIPE_BUF, pipe(7)), and signals are looked at meanwhile. */
@@ -173,8 +171,7 @@ static void on_done(void *arg, box_client_call *call, const box_error *status,
     s->status = *status;
 }
 
-/* --- the loop
- * --------------------------------------------------------------------------------------- */
+/* --- the loop --------------------------------------------------------------------------------- */
 
 static void loop(cli *c, stream *s)
 {
@@ -243,8 +240,7 @@ int cli_stream(cli *c, Box__V1__ExecStart *start)
     return code;
 }
 
-/* --- what the end means
- * ------------------------------------------------------------------------------ */
+/* --- what the end means ----------------------------------------------------------------------- */
 
 int cli_verdict_code(const Box__V1__Verdict *v)
 {

@@ -6,8 +6,7 @@
 
 typedef Google__Protobuf__FileDescriptorProto file_proto;
 
-/* --- prototypes: the same text ends with ";" in the header and with a body in the source ---------
- */
+/* --- prototypes: the same text ends with ";" in the header and with a body in the source ------ */
 
 static const char unary_proto[] =
     "int $prefix$_$method$(box_channel *channel, const box_client_options *options,\n"
@@ -52,8 +51,7 @@ static const char *start_proto(const method_names *m)
     return m->client_streaming ? start_many_proto : start_one_proto;
 }
 
-/* --- header ------------------------------------------------------------------------------------
- */
+/* --- header ----------------------------------------------------------------------------------- */
 
 static const char events_type[] =
     "\n"
@@ -122,8 +120,7 @@ void client_emit_header(emitter *e, const file_proto *file)
                  "#endif\n");
 }
 
-/* --- source: one method -------------------------------------------------------------------------
- */
+/* --- source: one method ----------------------------------------------------------------------- */
 
 static const char unary_body[] =
     "\n{\n"

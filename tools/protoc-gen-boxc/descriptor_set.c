@@ -9,8 +9,7 @@
 typedef Google__Protobuf__DescriptorProto message_proto;
 typedef Google__Protobuf__FileDescriptorSet set_proto;
 
-/* --- clear proto3_optional ---------------------------------------------------------------------
- */
+/* --- clear proto3_optional -------------------------------------------------------------------- */
 
 /* The name protoc-c gives to the type that a oneof, by that name, has: "_foo" -> "FooCase". */
 static char *case_type(const char *oneof)
@@ -106,8 +105,7 @@ int descriptor_set_clear_optional(box_bytes bytes, box_buf *out, box_error *err)
     return 0;
 }
 
-/* --- embed -------------------------------------------------------------------------------------
- */
+/* --- embed ------------------------------------------------------------------------------------ */
 
 enum { SET_FILE = 1, FILE_SOURCE_CODE_INFO = 9 };
 
