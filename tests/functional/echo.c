@@ -83,9 +83,12 @@ static void run(echo_server *s, const char *const *extra)
     assert_non_null(program);
     (void)snprintf(tls, sizeof tls, "127.0.0.1:%u", s->tls_port);
     (void)snprintf(clear, sizeof clear, "127.0.0.1:%u", s->clear_port);
-    const char *argv[MAX_ARGS] = {program, "--tls",   tls,   "--cert", s->cert,   "--key",
-                                  s->key,  "--clear", clear, "--unix", s->socket, NULL};
-    size_t n = 11;
+    /* A test that fails leaves no server behind: it goes with the thread that started it. */
+    const char *argv[MAX_ARGS] = {
+        "/usr/bin/setpriv", "--pdeathsig", "KILL",  program, "--tls",   tls,
+        "--cert",           s->cert,       "--key", s->key,  "--clear", clear,
+        "--unix",           s->socket,     NULL};
+    size_t n = 14;
     for (; extra != NULL && *extra != NULL; extra++)
         argv[n++] = *extra;
     int out[2];
