@@ -211,7 +211,8 @@ class Boxd:
     def stop_warden(self):
         """SIGTERM; nothing may be left below it."""
         warden, self.warden = self.warden, None
-        below = [] if wait_until(lambda: not descendants(warden.pid)) else descendants(warden.pid)
+        wait_until(lambda: not descendants(warden.pid))
+        below = [f"{pid} {name_of(pid)} {state_of(pid)}" for pid in descendants(warden.pid)]
         status = warden.stop()
         if status != 0 or below:
             raise AssertionError(f"warden ended with {status}, below it {below}\n{warden.log()}")
@@ -264,6 +265,15 @@ def name_of(pid):
     try:
         with open(f"/proc/{pid}/comm", encoding="utf-8", errors="replace") as f:
             return f.read().strip()
+    except OSError:
+        return None
+
+
+def state_of(pid):
+    """A process's state as one letter, Z for a zombie; None when it is gone."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as f:
+            return f.read().rpartition(")")[2].split()[0]
     except OSError:
         return None
 
