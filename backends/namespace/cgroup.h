@@ -14,7 +14,8 @@ typedef struct box_cgroups box_cgroups;
 
 /* Finds the hierarchies and tries each controller by a real write. `parent` NULL = the warden's
  * own group; on v2 the warden moves to a leaf of it (a group with processes can have no limited
- * children). Never fails for missing controllers: box_cgroups_guarantees tells. */
+ * children), or takes the top of the tree when it shares its group with others. Never fails for
+ * missing controllers: box_cgroups_guarantees tells. */
 int box_cgroups_open(const char *parent, box_cgroups **out, box_error *err) BOX_MUST_USE;
 void box_cgroups_close(box_cgroups *c);
 

@@ -15,6 +15,7 @@
 
 struct box_cgroups {
     box_cgroup_trees trees;
+    char v2_top[BOX_CG_PATH]; /* mount point of the cgroup2 tree */
 };
 
 typedef struct controller_name {
@@ -106,9 +107,9 @@ static bool parse_mount(const char *line, mount_line *out)
 }
 
 /* Fills one tree from a mount, unless an earlier one has it already. */
-static void add_mount(box_cgroup_trees *trees, const mount_line *m, const char *own_text,
-                      const char *parent)
+static void add_mount(box_cgroups *c, const mount_line *m, const char *own_text, const char *parent)
 {
+    box_cgroup_trees *trees = &c->trees;
     box_cgroup_tree t = {.version = strcmp(m->type, "cgroup2") == 0 ? 2 : 1};
     uint32_t bits = t.version == 1 ? controller_bits(m->options) : 0;
     if ((t.version == 1 && (bits == 0 || box_cgroup_find(trees, bits) != NULL)) ||
@@ -120,10 +121,12 @@ static void add_mount(box_cgroup_trees *trees, const mount_line *m, const char *
     t.controllers = bits;
     if (!set_base(&t, m->point, m->root, parent != NULL ? parent : own))
         return;
+    if (t.version == 2)
+        memcpy(c->v2_top, m->point, sizeof c->v2_top);
     trees->all[trees->count++] = t;
 }
 
-static void find_mounts(box_cgroup_trees *trees, const char *parent)
+static void find_mounts(box_cgroups *c, const char *parent)
 {
     char own[8192];
     if (box_proc_read(AT_FDCWD, "/proc/self/cgroup", own, sizeof own) < 0)
@@ -134,42 +137,81 @@ static void find_mounts(box_cgroup_trees *trees, const char *parent)
     while (f != NULL && getline(&line, &size, f) > 0) {
         mount_line m;
         if (parse_mount(line, &m) && strncmp(m.type, "cgroup", 6) == 0)
-            add_mount(trees, &m, own, parent);
+            add_mount(c, &m, own, parent);
     }
     free(line);
     if (f != NULL)
         (void)fclose(f); /* only read */
 }
 
-static void make_path(const char *path)
+/* Switches the controllers on for a group's children, one by one. What does not work shows in the
+ * probe. */
+static void enable_below(const char *group)
+{
+    BOX_AUTO(box_closep)
+    int dir = open(group, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    for (size_t i = 0; dir >= 0 && i < BOX_COUNT(controllers); i++) {
+        char enable[32];
+        box_error ignored;
+        (void)snprintf(enable, sizeof enable, "+%s", controllers[i].name);
+        (void)!box_fd_write_file(dir, "cgroup.subtree_control", enable, &ignored);
+    }
+}
+
+/* Makes a configured group. On v2 a group has only the controllers that its parent hands down, and
+ * that is so from the top. */
+static void make_path(const box_cgroup_tree *t, const char *top)
 {
     char part[BOX_CG_PATH];
-    (void)snprintf(part, sizeof part, "%s", path);
+    (void)snprintf(part, sizeof part, "%s", t->base);
     for (char *slash = strchr(part + 1, '/'); slash != NULL; slash = strchr(slash + 1, '/')) {
         *slash = '\0';
         (void)mkdir(part, 0755); /* the probe below tells whether it worked */
+        if (t->version == 2 && strlen(part) >= strlen(top))
+            enable_below(part);
         *slash = '/';
     }
     (void)mkdir(part, 0755);
 }
 
-/* On v2 a group with processes can have no limited children: the warden goes to a leaf. */
-static void leave_base(box_cgroup_tree *t)
+/* The warden is the only process of its group: of a service's, as opposed to a login's. */
+static bool is_alone(const char *group)
 {
-    size_t len = strlen(t->base);
-    if (len > sizeof LEAF - 1 && strcmp(t->base + len - (sizeof LEAF - 1), LEAF) == 0) {
-        t->base[len - (sizeof LEAF - 1)] = '\0'; /* started by one that moved before */
-        return;
-    }
+    char procs[64];
+    BOX_AUTO(box_closep)
+    int dir = open(group, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (dir < 0 || box_proc_read(dir, "cgroup.procs", procs, sizeof procs) < 0)
+        return false;
+    char *rest;
+    return strtol(procs, &rest, 10) == getpid() && strcmp(rest, "\n") == 0;
+}
+
+static void enter_leaf(const box_cgroup_tree *t)
+{
     char leaf[BOX_CG_PATH + sizeof LEAF];
     (void)snprintf(leaf, sizeof leaf, "%s" LEAF, t->base);
-    box_error ignored; /* the probe tells whether limits work; a root group needs no leaf */
-    if (mkdir(leaf, 0755) == 0 || errno == EEXIST) {
-        BOX_AUTO(box_closep)
-        int dir = open(leaf, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-        if (dir >= 0)
-            (void)!box_fd_write_file(dir, "cgroup.procs", "0", &ignored);
-    }
+    if (mkdir(leaf, 0755) < 0 && errno != EEXIST)
+        return;
+    BOX_AUTO(box_closep)
+    int dir = open(leaf, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    box_error ignored; /* the probe tells whether limits work */
+    if (dir >= 0)
+        (void)!box_fd_write_file(dir, "cgroup.procs", "0", &ignored);
+}
+
+/* On v2 a group with processes can have no limited children ("no internal processes", kernel
+ * cgroup-v2.rst). A warden that has a group for itself goes to a leaf of it. One that shares it,
+ * as when it was started from a login, cannot send the others away: its sandboxes are made at the
+ * top, which is where engines without systemd make theirs. */
+static void leave_base(box_cgroup_tree *t, const char *top)
+{
+    size_t len = strlen(t->base);
+    if (len > sizeof LEAF - 1 && strcmp(t->base + len - (sizeof LEAF - 1), LEAF) == 0)
+        t->base[len - (sizeof LEAF - 1)] = '\0'; /* started by one that moved before */
+    else if (t->controllers != 0 && is_alone(t->base))
+        enter_leaf(t);
+    else
+        (void)snprintf(t->base, sizeof t->base, "%s", top);
 }
 
 static bool probe_file(int dir, uint32_t version, const controller_name *c)
@@ -213,20 +255,27 @@ static uint32_t probe(const box_cgroup_tree *t)
     return works;
 }
 
-/* v2: what is not limited by a v1 hierarchy and is offered here. */
-static void choose_v2(box_cgroup_trees *trees, box_cgroup_tree *t, bool own)
+static uint32_t offered(const char *group)
 {
-    char offered[1024] = "";
+    char list[1024] = "";
     BOX_AUTO(box_closep)
-    int base = open(t->base, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (base < 0 || box_proc_read(base, "cgroup.controllers", offered, sizeof offered) < 0)
-        return;
+    int dir = open(group, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (dir < 0 || box_proc_read(dir, "cgroup.controllers", list, sizeof list) < 0)
+        return 0;
+    return controller_bits(list) & ~(uint32_t)BOX_CG_CPUACCT;
+}
+
+/* v2: what is not limited by a v1 hierarchy and is offered here. */
+static void choose_v2(const box_cgroups *c, box_cgroup_tree *t, bool own)
+{
     uint32_t v1 = 0;
-    for (size_t i = 0; i < trees->count; i++)
-        v1 |= trees->all[i].version == 1 ? trees->all[i].controllers : 0;
-    t->controllers = controller_bits(offered) & ~v1 & ~(uint32_t)BOX_CG_CPUACCT;
-    if (t->controllers != 0 && own)
-        leave_base(t);
+    for (size_t i = 0; i < c->trees.count; i++)
+        v1 |= c->trees.all[i].version == 1 ? c->trees.all[i].controllers : 0;
+    t->controllers = offered(t->base) & ~v1;
+    if (own && (offered(c->v2_top) & ~v1) != 0) {
+        leave_base(t, c->v2_top);
+        t->controllers = offered(t->base) & ~v1;
+    }
 }
 
 static void drop(box_cgroup_trees *trees, size_t i)
@@ -240,13 +289,13 @@ int box_cgroups_open(const char *parent, box_cgroups **out, box_error *err)
     (void)err; /* a host without control groups is weak, not wrong */
     box_cgroups *c = box_alloc(sizeof *c);
     box_cgroup_trees *trees = &c->trees;
-    find_mounts(trees, parent);
+    find_mounts(c, parent);
     for (size_t i = 0; i < trees->count;) {
         box_cgroup_tree *t = &trees->all[i];
         if (parent != NULL)
-            make_path(t->base);
+            make_path(t, c->v2_top);
         if (t->version == 2)
-            choose_v2(trees, t, parent == NULL);
+            choose_v2(c, t, parent == NULL);
         uint32_t works = probe(t);
         t->controllers = works;
         if (works == UINT32_MAX || (t->version == 1 && works == 0))

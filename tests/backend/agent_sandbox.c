@@ -94,7 +94,8 @@ static void limit_pids(sandbox *s)
         make_dir(s->pids.root, "box");
         s->pids_limited = try_write(s->pids.root, "box/pids.max", text) == 0;
     } else if (s->v2.root[0] != '\0') {
-        s->pids_limited = try_write(s->v2.root, "cgroup.subtree_control", "+pids") == 0 &&
+        s->pids_limited = try_write(v2_mount(), "cgroup.subtree_control", "+pids") == 0 &&
+                          try_write(s->v2.root, "cgroup.subtree_control", "+pids") == 0 &&
                           try_write(s->v2.root, "box/pids.max", text) == 0;
     }
 }

@@ -81,6 +81,15 @@ static void hide_cgroups(const char *which)
     }
 }
 
+static void enter_group(const char *group)
+{
+    char path[256];
+    box_error err;
+    (void)snprintf(path, sizeof path, "%s/cgroup.procs", group);
+    if (box_fd_write_file(AT_FDCWD, path, "0", &err) < 0)
+        _exit(96);
+}
+
 static int connect_to(const char *path)
 {
     struct sockaddr_un a = {.sun_family = AF_UNIX};
@@ -101,6 +110,8 @@ void test_warden_start(test_warden *w)
     w->pid = fork();
     assert_true(w->pid >= 0);
     if (w->pid == 0) {
+        if (w->group != NULL)
+            enter_group(w->group);
         if (w->hidden != NULL)
             hide_cgroups(w->hidden);
         if (w->refused_call != 0)

@@ -13,8 +13,9 @@ typedef struct test_warden {
     char socket[96]; /* path */
     pid_t pid;
     const char
-        *hidden;      /* control group mounts it shall not see: "unified", "" = all, NULL = none */
-    int refused_call; /* a system call number that answers ENOSYS in the warden; 0 = none */
+        *hidden;       /* control group mounts it shall not see: "unified", "" = all, NULL = none */
+    int refused_call;  /* a system call number that answers ENOSYS in the warden; 0 = none */
+    const char *group; /* directory of the control group it starts in; NULL = the test's */
 } test_warden;
 
 /* `extra` is YAML that is added to the configuration; "" = none. */

@@ -383,21 +383,27 @@ static void older_kernels_are_served_too(void **state)
     }
 }
 
+#define V2_TOP "/sys/fs/cgroup"
+
+static const uint32_t limits = BOX_G_MEMORY | BOX_G_PIDS | BOX_G_CPU | BOX_G_LIVE_LIMITS;
+
+static bool has_cgroup2_alone(void)
+{
+    return access(V2_TOP "/cgroup.controllers", F_OK) == 0;
+}
+
 static void hosts_with_fewer_control_groups_say_so(void **state)
 {
     (void)state;
-    const uint32_t limits = BOX_G_MEMORY | BOX_G_PIDS | BOX_G_CPU | BOX_G_LIVE_LIMITS;
     static const char *const hidden[] = {"cgroup2", ""};
     for (size_t i = 0; i < BOX_COUNT(hidden); i++) {
         test_warden w;
         test_box box;
-        bool none = hidden[i][0] == '\0';
+        bool none = hidden[i][0] == '\0' || has_cgroup2_alone();
         test_warden_init(&w, "");
         w.hidden = hidden[i];
         test_warden_start(&w);
         test_boxd b = new_boxd(&w);
-        if (!none && (b.hello.guarantees & BOX_G_MEMORY) == 0)
-            skip(); /* this host has cgroup2 alone */
         assert_int_equal(b.hello.guarantees & BOX_G_COMMAND_CGROUP, 0);
         assert_int_equal(b.hello.guarantees & limits, none ? 0 : limits);
         test_box_create(&b, &w, plain, &box);
@@ -414,6 +420,85 @@ static void hosts_with_fewer_control_groups_say_so(void **state)
         test_boxd_close(&b);
         test_warden_done(&w);
     }
+}
+
+/* The guarantees of a warden with that configuration, started in that group. */
+static uint32_t limits_of(const char *config, const char *group)
+{
+    test_warden w;
+    test_box box;
+    test_warden_init(&w, config);
+    w.group = group;
+    test_warden_start(&w);
+    test_boxd b = new_boxd(&w);
+    uint32_t found = b.hello.guarantees & limits;
+    test_box_create(&b, &w, plain, &box);
+    assert_string_equal(test_box_output(&box, "echo works"), "works");
+    test_box_destroy(&b, &box);
+    test_boxd_close(&b);
+    test_warden_done(&w);
+    return found;
+}
+
+static void remove_group(const char *path)
+{
+    for (int i = 0; i < 500 && rmdir(path) < 0 && errno != ENOENT; i++)
+        (void)usleep(10000); /* its processes are on their way out */
+}
+
+/* Below a group that has no controllers yet: on v2 they are handed down from the top. */
+static void a_configured_group_has_the_same_limits(void **state)
+{
+    (void)state;
+    uint32_t usual = limits_of("", NULL);
+    char config[96];
+    (void)snprintf(config, sizeof config, "cgroup: /box-test-%d/below\n", (int)getpid());
+    assert_int_equal(limits_of(config, NULL), usual);
+    char command[192];
+    (void)snprintf(command, sizeof command,
+                   "find " V2_TOP " -depth -type d '(' -name box-test-%d -o -path "
+                   "'*/box-test-%d/*' ')' -exec rmdir {} + 2>/dev/null",
+                   (int)getpid(), (int)getpid());
+    FILE *p = popen(command, "re");
+    assert_non_null(p);
+    (void)pclose(p); /* not 0 when groups of others vanish meanwhile */
+}
+
+static pid_t sleeper_in(const char *group)
+{
+    pid_t pid = fork();
+    char path[256];
+    char text[16];
+    box_error err;
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        (void)pause();
+        _exit(0);
+    }
+    (void)snprintf(path, sizeof path, "%s/cgroup.procs", group);
+    (void)snprintf(text, sizeof text, "%d", (int)pid);
+    assert_int_equal(box_fd_write_file(AT_FDCWD, path, text, &err), 0);
+    return pid;
+}
+
+/* As one started from a login shell: "no internal processes" forbids limits below that group. */
+static void a_warden_that_shares_its_group_has_limits_too(void **state)
+{
+    (void)state;
+    if (!has_cgroup2_alone())
+        skip();
+    char group[96];
+    (void)snprintf(group, sizeof group, V2_TOP "/box-test-%d", (int)getpid());
+    assert_int_equal(mkdir(group, 0755), 0);
+    pid_t sleeper = sleeper_in(group);
+    assert_int_equal(limits_of("", group), limits);
+    (void)kill(sleeper, SIGKILL);
+    assert_int_equal(waitpid(sleeper, NULL, 0), sleeper);
+    assert_int_equal(limits_of("", group), limits); /* and alone, as a service is */
+    char leaf[112];
+    (void)snprintf(leaf, sizeof leaf, "%s/box-warden", group);
+    remove_group(leaf);
+    remove_group(group);
 }
 
 static bool is_dropped(test_boxd *b)
@@ -508,6 +593,8 @@ int main(void)
         cmocka_unit_test(a_private_warden_takes_its_sandboxes_with_it),
         cmocka_unit_test(older_kernels_are_served_too),
         cmocka_unit_test(hosts_with_fewer_control_groups_say_so),
+        cmocka_unit_test(a_configured_group_has_the_same_limits),
+        cmocka_unit_test(a_warden_that_shares_its_group_has_limits_too),
         cmocka_unit_test(broken_packets_end_only_their_own_connection),
         cmocka_unit_test(another_user_is_refused),
     };
