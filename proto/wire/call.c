@@ -216,8 +216,11 @@ static void check(box_call *call, int rc, box_error *err)
 static void start(box_call *call, const ProtobufCMessage *request)
 {
     box_error err = {0};
+    const void *handlers = call->service->handlers;
     call->started = true;
-    check(call, call->method->start(call->service->handlers, call, request, &err), &err);
+    int rc = handlers != NULL ? call->method->start(handlers, call, request, &err)
+                              : BOX_NOT_IMPLEMENTED; /* a service that is declared only */
+    check(call, rc, &err);
 }
 
 void box_call_deliver_start(box_call *call)

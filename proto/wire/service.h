@@ -66,7 +66,7 @@ typedef struct box_service_type {
 
 typedef struct box_service {
     const box_service_type *type;
-    const void *handlers;
+    const void *handlers; /* NULL: declared only, every method answers UNIMPLEMENTED */
     void *context; /* box_call_context */
 } box_service;
 

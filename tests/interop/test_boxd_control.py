@@ -1,6 +1,7 @@
 """ControlService, AdminService, identity, health and reflection of the real server."""
 
 import concurrent.futures
+import importlib
 import time
 
 import grpc
@@ -485,6 +486,30 @@ class Protocol(Case):
             self.assertLessEqual({"box.v1.ControlService", "box.v1.SessionService",
                                   "box.v1.ExecService", "box.v1.AdminService",
                                   "grpc.health.v1.Health"}, names)
+
+    BUILT = {
+        "ControlService": {"Initialize", "Health", "GetStatus", "GetBackendInfo", "ListBackends",
+                           "WhoAmI", "Shutdown"},
+        "SessionService": {"CreateSession", "GetSession", "ListSessions", "UpdateSession",
+                           "ExtendSession", "StopSession", "DeleteSession", "WatchSessions"},
+        "ExecService": {"Exec", "ExecStream"},
+        "AdminService": {"CreateTenant", "GetTenant", "ListTenants", "UpdateTenant",
+                         "DeleteTenant", "CreateToken", "ListTokens", "RevokeToken"},
+    }
+
+    def test_every_declared_method_that_is_not_built_says_so(self):
+        channel = self.channel(self.boxd.token)
+        for module in ("admin", "control", "exec", "file", "image", "process", "session", "skill",
+                       "tool"):
+            descriptor = importlib.import_module(f"box.v1.{module}_pb2").DESCRIPTOR
+            for service in descriptor.services_by_name.values():
+                for method in service.methods:
+                    if method.name in self.BUILT.get(service.name, ()):
+                        continue
+                    path = f"/{service.full_name}/{method.name}"
+                    with self.assertRaises(grpc.RpcError) as caught:
+                        list(channel.stream_stream(path)(iter([b""]), timeout=20))
+                    self.assertEqual(caught.exception.code(), StatusCode.UNIMPLEMENTED, path)
 
     def test_an_unknown_method_and_service(self):
         channel = self.channel(self.boxd.token)

@@ -268,6 +268,24 @@ static void what_a_handler_returns_ends_the_call(void **state)
     }
 }
 
+static void a_service_without_handlers_is_not_implemented(void **state)
+{
+    (void)state;
+    for (box_method_kind kind = BOX_UNARY; kind <= BOX_BIDI; kind++) {
+        script s = {0};
+        box_service service = {.type = &type, .context = &s};
+        transport *t = box_alloc(sizeof *t);
+        t->s = &s;
+        box_metadata none = {0};
+        box_call_init(&t->call, &ops, &service, &methods[kind], NULL, &none, 0);
+        box_call_deliver_start(&t->call);
+        deliver(t, "x");
+        box_call_deliver_half_close(&t->call);
+        assert_non_null(strstr(s.log, "finish:UNIMPLEMENTED"));
+        box_call_deliver_end(&t->call, &(box_error){0});
+    }
+}
+
 static void an_answer_may_come_later(void **state)
 {
     (void)state;
@@ -424,6 +442,7 @@ int main(void)
         cmocka_unit_test(no_request_is_refused),
         cmocka_unit_test(a_request_that_is_no_message_never_runs),
         cmocka_unit_test(what_a_handler_returns_ends_the_call),
+        cmocka_unit_test(a_service_without_handlers_is_not_implemented),
         cmocka_unit_test(an_answer_may_come_later),
         cmocka_unit_test(answering_a_cancelled_call_is_harmless),
         cmocka_unit_test(a_stream_begins_at_once_and_gets_each_message),
