@@ -103,6 +103,32 @@ static int64_t tmpfs_sum(const box_warden_create *r)
     return sum + ((r->flags & BOX_CREATE_WRITABLE_ROOT) != 0 ? BOX_ROOT_BYTES : 0);
 }
 
+/* How long a process that was killed may still be about to end: its files and root are gone before
+ * its pidfd tells. */
+enum { ENDING_MS = 1000 };
+
+static int has_ended(box_error *err)
+{
+    (void)box_fail(err, BOX_SESSION_BROKEN, "the sandbox's first process has ended");
+    box_error_add(err, "cause", "killed");
+    return -1;
+}
+
+/* What only the parent can do for the child; then the child goes on. */
+static int prepare_child(const box_warden_create *request, const box_journal *journal,
+                         box_sandbox_record *record, box_child *child, box_error *err)
+{
+    const box_warden_limits limits = {.memory_bytes = request->memory_bytes,
+                                      .pids = request->pids,
+                                      .cpu_millis = request->cpu_millis};
+    if (box_proc_start_time(child->pid, &record->start_time, err) < 0 ||
+        journal->save(journal->owner, record, err) < 0 ||
+        box_sandbox_map_ids(child->pid, record->uid_base, err) < 0 ||
+        box_cgroups_settle(record, child->pid, &limits, err) < 0)
+        return -1;
+    return box_child_go(child, err);
+}
+
 static int run_child(const box_warden_create *request, const box_journal *journal,
                      box_sandbox_plan *plan, box_sandbox_record *record, box_error *err)
 {
@@ -110,16 +136,13 @@ static int run_child(const box_warden_create *request, const box_journal *journa
     box_child child = {.pidfd = -1, .report = -1, .go = -1};
     if (box_child_start(plan, record->uid_base, &child, err) < 0)
         return -1;
-    const box_warden_limits limits = {.memory_bytes = request->memory_bytes,
-                                      .pids = request->pids,
-                                      .cpu_millis = request->cpu_millis};
     record->pid = child.pid;
-    if (box_proc_start_time(child.pid, &record->start_time, err) < 0 ||
-        journal->save(journal->owner, record, err) < 0 ||
-        box_sandbox_map_ids(child.pid, record->uid_base, err) < 0 ||
-        box_cgroups_settle(record, child.pid, &limits, err) < 0 || box_child_go(&child, err) < 0)
+    if (prepare_child(request, journal, record, &child, err) == 0)
+        return box_child_await(&child, err);
+    /* Of a child that has ended its end is why: it said so, or it was killed. */
+    if (!box_proc_wait(child.pidfd, ENDING_MS))
         return -1;
-    return box_child_await(&child, err);
+    return box_child_await(&child, err) < 0 ? -1 : has_ended(err);
 }
 
 static int namespace_adopt(box_backend *b, const box_sandbox_record *record, box_sandbox_fds *fds,
@@ -172,10 +195,12 @@ static int namespace_adopt(box_backend *b, const box_sandbox_record *record, box
     if (box_proc_open(record->pid, record->start_time, &fds->pidfd, err) < 0)
         return -1;
     if (fds->pidfd < 0)
-        return box_fail(err, BOX_SESSION_BROKEN, "the sandbox's agent has ended");
+        return has_ended(err);
     fds->devpts = open_inside(record->pid, "/dev/pts", O_RDONLY);
-    if (fds->devpts < 0)
-        return box_fail_errno(err, "open the sandbox's terminals");
+    if (fds->devpts < 0) {
+        (void)box_fail_errno(err, "open the sandbox's terminals");
+        return box_proc_wait(fds->pidfd, ENDING_MS) ? has_ended(err) : -1;
+    }
     fds->cgroup = box_cgroups_command_dir(record);
     fds->memory = box_cgroups_memory_dir(record);
     return 0;

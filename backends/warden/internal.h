@@ -135,6 +135,7 @@ struct box_warden {
     size_t n_running;
     size_t n_waiters;
     size_t n_retries; /* sandboxes with retry_at */
+    bool strangers;   /* a helper ended: what it left may wait to be reaped */
     box_time next_tick;
     bool stopping; /* SIGTERM: no new requests, running helpers end */
     bool removing; /* the private boxd is gone: everything goes */

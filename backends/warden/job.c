@@ -170,6 +170,7 @@ static void helper_ended(box_warden *w, warden_watch *watch, uint32_t events)
     collect(job, &result, fds, &n_fds);
     box_list_remove(&job->link);
     w->n_running--;
+    w->strangers = true;
     job->sandbox->busy = false;
     sandbox_job_done(w, job, &result, fds, n_fds);
     job_free(w, job);

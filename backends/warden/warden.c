@@ -278,12 +278,14 @@ int box_warden_attach(box_warden *w, int socket, box_error *err)
 /* --- the loop --------------------------------------------------------------------------------- */
 
 /* As subreaper the warden inherits what a killed helper leaves: reaped when no table knows it. */
-static void reap_strangers(const box_warden *w)
+static void reap_strangers(box_warden *w)
 {
     for (;;) {
         siginfo_t si = {0};
-        if (waitid(P_ALL, 0, &si, WEXITED | WNOHANG | WNOWAIT) < 0 || si.si_pid == 0)
+        if (waitid(P_ALL, 0, &si, WEXITED | WNOHANG | WNOWAIT) < 0 || si.si_pid == 0) {
+            w->strangers = false;
             return;
+        }
         for (box_list *at = w->running.next; at != &w->running; at = at->next) {
             if (BOX_CONTAINER(at, warden_job, link)->pid == si.si_pid)
                 return; /* its own event collects it */
@@ -312,7 +314,7 @@ static bool finished(const box_warden *w, bool *failed)
 
 static int wait_and_handle(box_warden *w, box_error *err)
 {
-    bool ticks = w->n_running > 0 || w->removing || w->n_retries > 0;
+    bool ticks = w->n_running > 0 || w->removing || w->n_retries > 0 || w->strangers;
     struct epoll_event e;
     /* One at a time: no event of a batch can then name something an earlier one has freed. */
     int n = epoll_wait(w->epoll, &e, 1, ticks ? TICK_MS : -1);

@@ -275,6 +275,17 @@ static void on_ready(void *arg, int events)
 
 /* --- life ------------------------------------------------------------------------------------- */
 
+/* A peer that is gone is the sandbox's end, not a fault of ours. */
+static int not_there(box_error *err)
+{
+    int e = err->sys_errno;
+    if (e == ECONNREFUSED || e == ECONNRESET || e == EPIPE) {
+        (void)box_fail(err, BOX_SESSION_BROKEN, "the sandbox's agent has ended");
+        box_error_add(err, "cause", "its agent has ended");
+    }
+    return -1;
+}
+
 int box_agent_new(box_loop *loop, int run_dirfd, const char *name, const box_agent_events *events,
                   void *arg, box_agent **out, box_error *err)
 {
@@ -285,11 +296,13 @@ int box_agent_new(box_loop *loop, int run_dirfd, const char *name, const box_age
         return box_fail_errno(err, "socket");
     if (address_of(run_dirfd, name, &address, err) < 0)
         return -1;
-    if (connect(fd, (struct sockaddr *)&address, sizeof address) < 0)
-        return box_fail_errno(err, "connect to the agent");
+    if (connect(fd, (struct sockaddr *)&address, sizeof address) < 0) {
+        (void)box_fail_errno(err, "connect to the agent");
+        return not_there(err);
+    }
     box_agent_hello hello = {.version = BOX_AGENT_VERSION};
     if (box_agent_send(fd, BOX_AGENT_HELLO, 0, &hello, err) < 0)
-        return box_wrap(err, "greet the agent");
+        return not_there(err);
     box_agent *a = box_alloc(sizeof *a);
     a->loop = loop;
     a->events = *events;
