@@ -36,6 +36,7 @@ typedef struct boxd {
     box_options options;
     box_server_config conf;
     box_state_dir state;
+    box_budget memory; /* what callers may make it hold */
     box_loops *loops;
     box_store *store;
     box_policy *policy;
@@ -215,6 +216,7 @@ static int open_sessions(boxd *b, box_error *err)
         .max_sessions_per_tenant = (uint32_t)b->conf.max_sessions_per_tenant,
         .idle_ttl_ns = b->conf.idle_ttl_ns,
         .lifetime_ns = b->conf.lifetime_ns,
+        .budget = &b->memory,
     };
     if (list_backends(b, backends, &config.n_backends, err) < 0)
         return -1;
@@ -334,6 +336,7 @@ static int open_net(boxd *b, box_error *err)
         .n_services = b->n_services,
         .admit = box_policy_admit(b->policy),
         .max_message_bytes = (size_t)b->conf.max_message_bytes,
+        .budget = &b->memory,
         .drain_seconds = (uint32_t)(b->conf.drain_ns / BOX_SECOND),
     };
     if (b->conf.listen.count == 0 && b->conf.unix_socket == NULL && b->options.rpc_fd < 0)
@@ -403,6 +406,7 @@ int main(int argc, char **argv)
     boxd *b = box_alloc(sizeof *b);
     box_error err;
     b->signals = -1;
+    b->memory.max_bytes = BOX_MEMORY_BUDGET_BYTES;
     box_options_parse(argc, argv, &b->options);
     int rc = box_server_config_load(b->options.config_file, environ, &b->conf, &err);
     if (rc == 0 && b->options.print_config)

@@ -14,7 +14,8 @@ void box_buf_init(box_buf *b, size_t max_bytes)
 void box_buf_done(box_buf *b)
 {
     free(b->data);
-    *b = (box_buf){.max_bytes = b->max_bytes};
+    box_share_give(b->share, b->capacity);
+    *b = (box_buf){.max_bytes = b->max_bytes, .share = b->share};
 }
 
 static void compact(box_buf *b)
@@ -24,6 +25,21 @@ static void compact(box_buf *b)
         memmove(b->data, b->data + b->start, len);
     b->start = 0;
     b->end = len;
+}
+
+static int grow(box_buf *b, size_t capacity, box_error *err)
+{
+    size_t more = capacity - b->capacity;
+    if (box_share_take(b->share, more, err) < 0)
+        return -1;
+    uint8_t *data = realloc(b->data, capacity);
+    if (data == NULL) {
+        box_share_give(b->share, more);
+        return box_fail(err, BOX_MEMORY_BUDGET, "out of memory for %zu bytes", capacity);
+    }
+    b->data = data;
+    b->capacity = capacity;
+    return 0;
 }
 
 int box_buf_reserve(box_buf *b, size_t len, uint8_t **out, box_error *err)
@@ -38,11 +54,8 @@ int box_buf_reserve(box_buf *b, size_t len, uint8_t **out, box_error *err)
         size_t capacity = b->capacity != 0 ? b->capacity : FIRST_CAPACITY;
         while (capacity - b->end < len)
             capacity *= 2;
-        uint8_t *data = realloc(b->data, capacity);
-        if (data == NULL)
-            return box_fail(err, BOX_MEMORY_BUDGET, "out of memory for %zu bytes", capacity);
-        b->data = data;
-        b->capacity = capacity;
+        if (grow(b, capacity, err) < 0)
+            return -1;
     }
     *out = b->data + b->end;
     return 0;

@@ -3,7 +3,7 @@
 
 #include <stdint.h>
 
-#include "base/error.h"
+#include "base/budget.h"
 
 /* Borrowed; valid as long as its owner says. */
 typedef struct box_bytes {
@@ -19,12 +19,14 @@ typedef struct box_buf {
     size_t end;    /* one past the last */
     size_t capacity;
     size_t max_bytes; /* ceiling for end - start; 0 = 64 MiB */
+    box_share *share; /* charged for capacity, may be set while empty; NULL = nobody */
 } box_buf;
 
 void box_buf_init(box_buf *b, size_t max_bytes);
 void box_buf_done(box_buf *b);
 
-/* Appends; -1 with MEMORY_BUDGET when the ceiling would be passed, nothing added. */
+/* Appends; -1 with MEMORY_BUDGET when the ceiling would be passed or the share has no more, nothing
+ * added. */
 int box_buf_add(box_buf *b, const void *data, size_t len, box_error *err) BOX_MUST_USE;
 int box_buf_printf(box_buf *b, box_error *err, const char *fmt, ...) BOX_PRINTF(3, 4) BOX_MUST_USE;
 

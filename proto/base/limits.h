@@ -32,6 +32,12 @@
 /* Queued on one stream by a writer that ignores the high-water mark; then the call ends. Above the
  * largest message there is by a factor, so that a message can always be queued behind another. */
 #define BOX_STREAM_UNSENT_BYTES (64 * 1024 * 1024)
+/* What all peers together may make a server hold: messages that came in part or were not read yet,
+ * stdin, kept output, variables (base/budget.h). What a connection or a session may have of it
+ * besides: enough for ordinary calls. */
+#define BOX_MEMORY_BUDGET_BYTES   (1024 * 1024 * 1024)
+#define BOX_CONNECTION_FREE_BYTES (256 * 1024)
+#define BOX_SESSION_FREE_BYTES    (64 * 1024)
 /* Memory one call may use for its decoded request: 8 times its size and this much more. Small
  * fields grow most (a text of 3 bytes takes 5 on the wire and up to 88 while it is decoded), and
  * BOX_MAX_ARGS of them must fit; c-grpc-codegen.md, section 3. */

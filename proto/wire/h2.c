@@ -76,6 +76,7 @@ box_h2 *box_h2_new(const box_h2_config *config, const box_h2_events *events, voi
         h->config.stream_window_bytes = BOX_STREAM_WINDOW_BYTES;
     if (config->connection_window_bytes == 0)
         h->config.connection_window_bytes = BOX_CONNECTION_WINDOW_BYTES;
+    h->memory = (box_share){.budget = config->budget, .free_bytes = BOX_CONNECTION_FREE_BYTES};
     h->events = *events;
     h->owner = owner;
     box_list_init(&h->streams);
@@ -114,6 +115,7 @@ void box_h2_free(box_h2 *h)
         }
         lose_stream(s);
     }
+    assert(atomic_load(&h->memory.used) == 0);
     nghttp2_session_del(h->session);
     free((char *)(uintptr_t)h->config.scheme);
     free((char *)(uintptr_t)h->config.authority);

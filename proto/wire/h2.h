@@ -57,6 +57,7 @@ typedef struct box_h2_config {
     uint32_t max_streams;             /* server; 0 = BOX_MAX_STREAMS_PER_CONNECTION */
     uint32_t stream_window_bytes;     /* 0 = BOX_STREAM_WINDOW_BYTES */
     uint32_t connection_window_bytes; /* 0 = BOX_CONNECTION_WINDOW_BYTES; at least 65535 */
+    box_budget *budget;               /* of messages that wait, in and out; NULL = none */
 } box_h2_config;
 
 /* config's strings are copied. owner goes to every event. */

@@ -95,6 +95,7 @@ struct box_h2_stream {
 struct box_h2 {
     nghttp2_session *session;
     box_h2_config config;
+    box_share memory; /* of all streams' buffers */
     box_h2_events events;
     void *owner;
     box_list streams;

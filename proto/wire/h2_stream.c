@@ -13,6 +13,7 @@ box_h2_stream *h2_stream_new(box_h2 *h, int32_t id)
     box_buf_init(&s->partial, h->config.max_message_bytes);
     box_buf_init(&s->held, h->config.stream_window_bytes);
     box_buf_init(&s->out, BOX_STREAM_UNSENT_BYTES);
+    s->partial.share = s->held.share = s->out.share = &h->memory;
     box_list_append(&h->streams, &s->link);
     h->n_streams++;
     return s;
@@ -310,7 +311,10 @@ void box_h2_message(box_h2_stream *s, const uint8_t *data, size_t len)
     uint8_t *room;
     box_error err;
     if (box_buf_reserve(&s->out, H2_PREFIX + len, &room, &err) < 0) {
-        lose_writer(s, &err);
+        if (s->h->config.server && !s->head_sent)
+            h2_stream_finish(s, &err, NULL); /* nothing was said yet: it can be told */
+        else
+            lose_writer(s, &err);
         return;
     }
     const uint8_t prefix[H2_PREFIX] = {0, (uint8_t)(len >> 24), (uint8_t)(len >> 16),

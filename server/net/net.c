@@ -37,6 +37,7 @@ int box_net_new(const box_net_config *config, box_net **out, box_error *err)
     n->rpc.n_services = config->n_services;
     n->rpc.admit = config->admit;
     n->rpc.max_message_bytes = config->max_message_bytes;
+    n->rpc.budget = config->budget;
     n->n_loops = n_loops;
     atomic_init(&n->loops_listening, n_loops);
     for (unsigned i = 0; i < n_loops; i++)

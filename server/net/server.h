@@ -16,6 +16,7 @@ typedef struct box_net_config {
     size_t n_services;
     box_admit admit;
     size_t max_message_bytes; /* received */
+    box_budget *budget;       /* of memory; NULL = none; outlives the server */
     uint32_t drain_seconds;   /* grace for running calls */
 } box_net_config;
 

@@ -266,7 +266,8 @@ box_rpc_connection *box_rpc_connection_new(box_rpc *rpc, box_loop *loop, const b
     n->has_output_arg = arg;
     n->max_calls = BOX_MAX_STREAMS_PER_CONNECTION;
     box_list_init(&n->calls);
-    const box_h2_config config = {.server = true, .max_message_bytes = rpc->max_message_bytes};
+    const box_h2_config config = {
+        .server = true, .max_message_bytes = rpc->max_message_bytes, .budget = rpc->budget};
     n->h2 = box_h2_new(&config, &h2_events, n);
     return n;
 }

@@ -19,6 +19,7 @@ typedef struct box_rpc {
     size_t n_services;
     box_admit admit;          /* a zeroed one lets everybody in, without an identity */
     size_t max_message_bytes; /* received; 0 = BOX_MAX_MESSAGE_BYTES */
+    box_budget *budget;       /* NULL = none */
     atomic_uint_fast64_t calls_open;
     atomic_uint_fast64_t calls_total;
 } box_rpc;

@@ -300,7 +300,10 @@ static int feed(exec_call *c, const ProtobufCBinaryData *data, box_error *err)
 {
     if (c->stdin_closed)
         return box_violation(err, "stdin_data", "stdin was closed");
-    if (!box_exec_feed(c->exec, data->data, data->len) && !c->paused) {
+    bool room;
+    if (box_exec_feed(c->exec, data->data, data->len, &room, err) < 0)
+        return -1;
+    if (!room && !c->paused) {
         c->paused = true;
         box_call_pause(c->call);
     }

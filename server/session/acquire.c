@@ -190,6 +190,7 @@ static box_session *session_new(box_sessions *all, const box_acquire *a)
     s->state = BOX_SESSION_CREATED;
     s->created_at = s->last_used = box_loop_now(s->home);
     s->created_wall_ns = s->last_used_wall_ns = s->updated_wall_ns = all->wall_ns();
+    s->memory = (box_share){.budget = all->budget, .free_bytes = BOX_SESSION_FREE_BYTES};
     s->cgroup_fd = s->memory_fd = -1;
     s->next_exec_id = 1;
     box_list_init(&s->want_run);
@@ -209,6 +210,10 @@ static int make(box_sessions *all, const box_acquire *a, const box_spec *asked, 
         fill_rebuild(s, old);
     else if (fill_spec(all, s, asked, err) < 0)
         return -1;
+    size_t bytes = box_spec_bytes(&s->spec);
+    if (box_share_take(&s->memory, bytes, err) < 0)
+        return -1;
+    s->charged_bytes = bytes;
     box_lock_take(&all->lock);
     int rc = look_locked(all, a, asked, out, NULL, err); /* another call may have been faster */
     if (rc == 0) {

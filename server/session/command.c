@@ -190,6 +190,17 @@ int box_program_init(box_program *p, const box_command *cmd, const box_spec *ses
                          "variables");
 }
 
+size_t box_program_bytes(const box_program *p)
+{
+    enum { EACH = 16 + sizeof(char *) /* of the allocator, and the pointer */ };
+    size_t bytes = strlen(p->workdir);
+    for (size_t i = 0; i < p->argc; i++)
+        bytes += strlen(p->argv[i]) + EACH;
+    for (size_t i = 0; i < p->envc; i++)
+        bytes += strlen(p->env[i]) + EACH;
+    return bytes;
+}
+
 void box_program_done(box_program *p)
 {
     for (size_t i = 0; i < p->argc; i++)

@@ -25,6 +25,9 @@ void box_exec_unref(box_exec *e)
         box_closep(&e->result.pipes[i]);
     }
     box_program_done(&e->program);
+    if (e->payer != NULL)
+        box_share_give(&e->payer->memory, e->charged_bytes);
+    box_session_unref(e->payer);
     box_session_unref(e->session);
     if (e->spec != NULL)
         box_spec_done(e->spec);
@@ -314,9 +317,10 @@ void box_exec_over(void *exec)
 
 /* --- the caller ------------------------------------------------------------------------------- */
 
-bool box_exec_feed(box_exec *e, const void *data, size_t len)
+int box_exec_feed(box_exec *e, const void *data, size_t len, bool *room, box_error *err)
 {
-    return e->phase >= BOX_PHASE_DRAINING || box_input_add(&e->input, data, len);
+    *room = true;
+    return e->phase >= BOX_PHASE_DRAINING ? 0 : box_input_add(&e->input, data, len, room, err);
 }
 
 void box_exec_close_stdin(box_exec *e)

@@ -111,9 +111,11 @@ int box_exec_check(const box_exec_request *r, box_error *err) BOX_MUST_USE;
 int box_exec_start(box_sessions *all, const box_exec_request *r, const box_exec_events *events,
                    void *arg, box_exec **out, box_error *err) BOX_MUST_USE;
 
-/* More stdin (copied). False: enough is waiting, feed no more until stdin_room. Bytes for a command
- * that ended, closed its end or never reads are dropped. */
-bool box_exec_feed(box_exec *e, const void *data, size_t len);
+/* More stdin (copied). *room false: enough is waiting, feed no more until stdin_room. Bytes for a
+ * command that ended or closed its end are dropped. -1 (MEMORY_BUDGET): they could not be kept, and
+ * the command must not go on as if that had been all: cancel it. */
+int box_exec_feed(box_exec *e, const void *data, size_t len, bool *room, box_error *err)
+    BOX_MUST_USE;
 void box_exec_close_stdin(box_exec *e);
 /* signo 1 to 64 to the main process, or KILL to all it started. VALIDATION; harmless when it is
  * over. */

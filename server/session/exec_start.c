@@ -57,7 +57,7 @@ static void fill_limits(box_exec *e, const box_exec_request *r)
     size_t limit =
         c->has_output_limit ? (size_t)c->output_limit_bytes : BOX_DEFAULT_OUTPUT_LIMIT_BYTES;
     for (int i = 0; i < 2; i++)
-        box_keeper_init(&e->kept[i], e->stream ? 0 : limit);
+        box_keeper_init(&e->kept[i], e->stream ? 0 : limit, &e->payer->memory);
 }
 
 static box_exec *exec_new(box_sessions *all, const box_exec_request *r,
@@ -96,13 +96,26 @@ static void undo(box_exec *e)
     box_exec_unref(e);
 }
 
+/* What it holds while it waits and runs. */
+static int pay(box_exec *e, box_error *err)
+{
+    size_t bytes = box_program_bytes(&e->program) + (e->spec != NULL ? box_spec_bytes(e->spec) : 0);
+    if (box_share_take(&e->payer->memory, bytes, err) < 0)
+        return -1;
+    e->charged_bytes = bytes;
+    return 0;
+}
+
 static int prepare(box_exec *e, const box_exec_request *r, box_error *err)
 {
+    bool room; /* told by stdin_room */
+    e->payer = box_session_ref(e->session);
+    e->input.queue.share = &e->payer->memory;
     fill_limits(e, r);
-    if (box_program_init(&e->program, r->command, &e->session->spec, err) < 0)
+    if (box_program_init(&e->program, r->command, &e->session->spec, err) < 0 || pay(e, err) < 0)
         return -1;
-    if (r->stdin_len > 0)
-        (void)box_input_add(&e->input, r->stdin_data, r->stdin_len); /* told by stdin_room */
+    if (r->stdin_len > 0 && box_input_add(&e->input, r->stdin_data, r->stdin_len, &room, err) < 0)
+        return -1;
     if (!r->stdin_open)
         box_input_end(&e->input);
     return 0;

@@ -59,6 +59,8 @@ struct box_exec {
     uint64_t queue_timeout_ns;
     uint32_t start_flags;
     box_session *session; /* a reference; another one only when tried again */
+    box_session *payer;   /* the first one, a reference: its share of memory is charged */
+    size_t charged_bytes; /* for program and spec, until the end */
     bool session_created;
     bool one_off;
 

@@ -1,5 +1,6 @@
 /* box_keeper: what Exec keeps of one output stream: the first 60 % and the last 40 % of a limit,
- * with exact counts. Memory is taken as bytes come, never more than the limit. */
+ * with exact counts. Memory is taken as bytes come, never more than the limit or than its share
+ * has. */
 #pragma once
 
 #include "base/buf.h"
@@ -12,10 +13,11 @@ typedef struct box_keeper {
     size_t ring_len;
     size_t ring_at; /* where the next byte goes */
     uint64_t total_bytes;
+    box_share *share; /* charged for what is kept */
 } box_keeper;
 
-/* limit_bytes 0: only counts. */
-void box_keeper_init(box_keeper *k, size_t limit_bytes);
+/* limit_bytes 0: only counts. share may be NULL; when it has no more, less is kept. */
+void box_keeper_init(box_keeper *k, size_t limit_bytes, box_share *share);
 void box_keeper_done(box_keeper *k);
 void box_keeper_add(box_keeper *k, const uint8_t *data, size_t len);
 /* What was kept, in order; borrowed until the next add. Returns the bytes missing between. */

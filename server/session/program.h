@@ -19,3 +19,5 @@ typedef struct box_program {
 int box_program_init(box_program *p, const box_command *cmd, const box_spec *session,
                      box_error *err) BOX_MUST_USE;
 void box_program_done(box_program *p);
+/* About what it takes in memory. */
+size_t box_program_bytes(const box_program *p);

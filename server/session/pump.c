@@ -194,19 +194,20 @@ int box_input_open(box_input *in, box_loop *loop, int fd, box_error *err)
     return 0;
 }
 
-bool box_input_add(box_input *in, const void *data, size_t len)
+int box_input_add(box_input *in, const void *data, size_t len, bool *room, box_error *err)
 {
-    box_error err;
+    *room = true;
     if (in->closing)
-        return true; /* nobody reads it any more */
-    if (box_buf_add(&in->queue, data, len, &err) < 0) {
-        input_close(in); /* the feeder did not stop when told to: its bytes are lost */
-        return true;
+        return 0; /* nobody reads it any more */
+    if (box_buf_add(&in->queue, data, len, err) < 0) {
+        input_close(in);
+        return box_wrap(err, "stdin");
     }
     if (in->open)
         write_some(in);
     in->full = box_buf_len(&in->queue) > BOX_STDIN_HIGH_WATER_BYTES;
-    return !in->full;
+    *room = !in->full;
+    return 0;
 }
 
 void box_input_end(box_input *in)

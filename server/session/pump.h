@@ -47,9 +47,9 @@ typedef struct box_input {
     bool open;
     int fd;
     box_watch *watch;
-    box_buf queue;
-    bool closing; /* end of file after the queue */
-    bool full;    /* the feeder was told to stop */
+    box_buf queue; /* its share may be set before anything is added */
+    bool closing;  /* end of file after the queue */
+    bool full;     /* the feeder was told to stop */
     uint64_t written_bytes;
     void (*progress)(void *arg, bool room); /* bytes went in; room: may feed again */
     void *arg;
@@ -59,7 +59,8 @@ typedef struct box_input {
 void box_input_init(box_input *in, void (*progress)(void *arg, bool room), void *arg);
 /* fd is taken, nonblocking. */
 int box_input_open(box_input *in, box_loop *loop, int fd, box_error *err) BOX_MUST_USE;
-/* False: enough is waiting. */
-bool box_input_add(box_input *in, const void *data, size_t len);
+/* *room false: enough is waiting. -1 (MEMORY_BUDGET): they are lost, and stdin ends here. */
+int box_input_add(box_input *in, const void *data, size_t len, bool *room, box_error *err)
+    BOX_MUST_USE;
 void box_input_end(box_input *in);
 void box_input_done(box_input *in);

@@ -165,8 +165,11 @@ void box_session_apply(box_session *s, const box_spec *changes, uint32_t fields)
 
 void box_session_drop_env_locked(box_session *s)
 {
-    if (s->state == BOX_SESSION_STOPPED && s->active == 0)
-        box_spec_set_env(&s->spec, NULL, 0);
+    if (s->state != BOX_SESSION_STOPPED || s->active > 0 || s->spec.n_env == 0)
+        return;
+    box_spec_set_env(&s->spec, NULL, 0);
+    box_share_give(&s->memory, s->charged_bytes);
+    s->charged_bytes = 0;
 }
 
 void box_session_release(box_session *s)

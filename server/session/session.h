@@ -6,6 +6,7 @@
  * answers exactly like none. */
 #pragma once
 
+#include "base/budget.h"
 #include "base/clock.h"
 #include "base/id.h"
 #include "loop/loop.h"
@@ -39,6 +40,7 @@ typedef struct box_sessions_config {
     uint64_t idle_ttl_ns;             /* 300 s */
     uint64_t lifetime_ns;             /* 48 h */
     int64_t (*wall_ns)(void);         /* NULL = box_wall_ns */
+    box_budget *budget;               /* of memory; NULL = none; outlives the sessions */
 } box_sessions_config;
 
 /* Connects to the wardens once the loops run. The process must ignore SIGPIPE: a command may close
@@ -101,10 +103,10 @@ typedef struct box_session_info {
     box_uid uid;
     box_session_state state;
     box_stop_reason stop_reason;
-    box_error error;      /* why the state is ERROR */
-    box_spec spec;        /* complete: every value that holds, all bits set; of env only the names */
-    char *backend;        /* the one that was chosen */
-    uint32_t guarantees;  /* what holds for this sandbox: box_guarantee bits */
+    box_error error;     /* why the state is ERROR */
+    box_spec spec;       /* complete: every value that holds, all bits set; of env only the names */
+    char *backend;       /* the one that was chosen */
+    uint32_t guarantees; /* what holds for this sandbox: box_guarantee bits */
     uint32_t best_effort; /* what the profile wants and this host cannot give */
     uint32_t required;    /* box_guarantee bits that were asked for */
     box_adjustment adjustments[BOX_MAX_ADJUSTMENTS]; /* what the profile changed of the request */

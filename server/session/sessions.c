@@ -140,6 +140,7 @@ static void configure(box_sessions *all, const box_sessions_config *c)
         (uint32_t)or_default(c->max_sessions_per_tenant, BOX_MAX_SESSIONS_PER_TENANT);
     all->idle_ttl_ns = or_default(c->idle_ttl_ns, BOX_SESSION_IDLE_SECONDS * BOX_SECOND);
     all->lifetime_ns = or_default(c->lifetime_ns, BOX_SESSION_LIFETIME_SECONDS * BOX_SECOND);
+    all->budget = c->budget;
     all->wall_ns = c->wall_ns != NULL ? c->wall_ns : box_wall_ns;
 }
 

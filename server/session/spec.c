@@ -111,6 +111,22 @@ void box_spec_copy(box_spec *to, const box_spec *from)
     box_spec_set_env(to, from->env, from->n_env);
 }
 
+static size_t pairs_bytes(const box_label *pairs, size_t n)
+{
+    enum { EACH = 32 /* of the allocator, for two texts */ };
+    size_t bytes = 0;
+    for (size_t i = 0; i < n; i++) {
+        bytes += sizeof pairs[i] + EACH + strlen(pairs[i].key);
+        bytes += pairs[i].value != NULL ? strlen(pairs[i].value) : 0;
+    }
+    return bytes;
+}
+
+size_t box_spec_bytes(const box_spec *s)
+{
+    return pairs_bytes(s->env, s->n_env) + pairs_bytes(s->labels, s->n_labels);
+}
+
 void box_spec_refuse(box_spec *s, const char *name)
 {
     size_t old = s->unsupported != NULL ? strlen(s->unsupported) : 0;

@@ -101,6 +101,8 @@ void box_spec_done(box_spec *s);
 void box_spec_copy(box_spec *to, const box_spec *from);
 /* The same without env, which may have 2 MiB: what comparing and most looking needs. */
 void box_spec_copy_but_env(box_spec *to, const box_spec *from);
+/* About what its variables and labels take in memory. */
+size_t box_spec_bytes(const box_spec *s);
 /* Adds name to s->unsupported. */
 void box_spec_refuse(box_spec *s, const char *name);
 /* Replaces them by a copy. */

@@ -20,6 +20,8 @@ void box_session_unref(box_session *s)
         return;
     assert(s->agent == NULL && s->cgroup_fd < 0 && s->memory_fd < 0 && s->timer == NULL);
     box_spec_done(&s->spec);
+    box_share_give(&s->memory, s->charged_bytes);
+    assert(atomic_load(&s->memory.used) == 0); /* commands hold a reference */
     free(s->tenant_name);
     free(s->id);
     free(s);

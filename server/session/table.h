@@ -39,6 +39,7 @@ struct box_sessions {
     uint32_t max_sessions_per_tenant;
     uint64_t idle_ttl_ns;
     uint64_t lifetime_ns;
+    box_budget *budget; /* NULL = none */
     int64_t (*wall_ns)(void);
 
     box_lock lock; /* guards everything below */
@@ -96,6 +97,7 @@ struct box_session {
     uint32_t rebuilds;
     int64_t created_wall_ns;
     box_time created_at;
+    box_share memory; /* of it and of its commands */
 
     /* guarded by all->lock */
     bool in_table;
@@ -105,6 +107,7 @@ struct box_session {
     box_stop_reason stop_reason;
     box_error error;
     box_spec spec;
+    size_t charged_bytes; /* for env */
     uint32_t guarantees;
     bool at_warden; /* its create was answered: to be kept when the warden's channel is made anew */
     uint32_t active; /* execs that are queued, running or being taken: no idle expiry */

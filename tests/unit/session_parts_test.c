@@ -436,7 +436,7 @@ static void session_and_command_together_keep_the_limit(void **state)
 static void keep_and_check(size_t limit, size_t total, size_t piece)
 {
     box_keeper k;
-    box_keeper_init(&k, limit);
+    box_keeper_init(&k, limit, NULL);
     uint8_t *all = box_alloc(total + 1);
     for (size_t i = 0; i < total; i++)
         all[i] = (uint8_t)(i * 31 + i / 251);
