@@ -25,7 +25,7 @@ struct box_agent {
     void *arg;
     int fd;
     box_watch *watch;
-    box_timer *timer; /* HELLO */
+    box_timer *timer; /* HELLO, then STARTED */
     bool ready;
     bool start_unanswered;
     bool lost;
@@ -111,6 +111,8 @@ static void on_timer(void *arg)
         a->events.lost(a->arg, &a->why, a->protocol);
     else if (!a->ready)
         lose(a, false, "its agent did not say hello");
+    else if (a->start_unanswered)
+        lose(a, false, "its agent does not start a command");
 }
 
 /* --- sending ---------------------------------------------------------------------------------- */
@@ -122,6 +124,13 @@ static packet *next_packet(box_agent *a)
     if (!a->start_unanswered && !box_list_empty(&a->starts))
         return BOX_CONTAINER(a->starts.next, packet, link);
     return NULL;
+}
+
+static void expect_started(box_agent *a)
+{
+    a->start_unanswered = true;
+    box_timer_set(a->timer,
+                  box_time_add(box_loop_now(a->loop), BOX_AGENT_START_SECONDS * BOX_SECOND));
 }
 
 static void flush(box_agent *a)
@@ -136,7 +145,8 @@ static void flush(box_agent *a)
                 lose(a, false, "its agent closed the channel");
             break;
         }
-        a->start_unanswered |= p->is_start;
+        if (p->is_start)
+            expect_started(a);
         drop_packet(a, p);
     }
     if (!a->lost)
@@ -229,6 +239,7 @@ static int on_packet(box_agent *a, const box_agent_packet *p, box_error *err)
         if (!a->start_unanswered)
             return box_fail(err, BOX_PROTOCOL, "agent channel: STARTED without START");
         a->start_unanswered = false;
+        box_timer_set(a->timer, BOX_TIME_NEVER);
         a->events.started(a->arg, p->header.id, &p->body.started);
         return 0;
     case BOX_AGENT_EXIT:

@@ -8,8 +8,8 @@
 typedef struct box_agent box_agent;
 
 /* All on the loop. None comes after `lost`, which comes once: the channel ended (why:
- * SESSION_BROKEN with {cause}), or the agent broke the protocol. The agent is to be freed, not from
- * inside. */
+ * SESSION_BROKEN with {cause}), the agent said nothing in time, or it broke the protocol. The agent
+ * is to be freed, not from inside. */
 typedef struct box_agent_events {
     void (*ready)(void *arg);
     void (*started)(void *arg, uint64_t id, const box_agent_started *s);

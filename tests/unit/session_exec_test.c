@@ -655,6 +655,43 @@ static void one_start_is_on_its_way_at_a_time(void **state)
     rig_settle(r);
 }
 
+static void an_agent_that_never_starts_a_command_is_given_up(void **state)
+{
+    rig *r = *state;
+    outcome o = {0};
+    r->warden.hang_start = true;
+    rig_exec(r, &o, "s", "hang");
+    rig_wait(r, (BOX_AGENT_START_SECONDS - 1) * BOX_SECOND);
+    assert_false(o.done);
+    assert_int_equal(r->warden.creates, 1);
+    rig_wait(r, (BOX_AGENT_START_SECONDS + 2) * BOX_SECOND); /* once more, in a new sandbox */
+    assert_int_equal(r->warden.creates, 2);
+    assert_true(o.done);
+    assert_int_equal(o.error.reason, BOX_SESSION_BROKEN);
+    assert_string_equal(box_error_get(&o.error, "cause"), "its agent does not start a command");
+    outcome_free(&o);
+    r->warden.hang_start = false;
+    rig_exec(r, &o, "s", "echo x");
+    assert_string_equal(o.out, "x");
+    outcome_free(&o);
+}
+
+static void a_cancelled_command_that_never_started_does_not_hold_its_slot(void **state)
+{
+    rig *r = *state;
+    outcome o = {0}, next = {0};
+    r->warden.hang_start = true;
+    rig_exec(r, &o, "s", "hang");
+    outcome_free(&o);
+    r->warden.hang_start = false;
+    box_exec_request request = {.has_queue_timeout = true,
+                                .queue_timeout_ns = 2 * BOX_AGENT_START_SECONDS * BOX_SECOND};
+    rig_start(r, &next, "s", "echo x", &request, NULL);
+    rig_wait(r, (BOX_AGENT_START_SECONDS + 2) * BOX_SECOND);
+    assert_true(next.done);
+    outcome_free(&next);
+}
+
 static void an_idempotency_key_runs_a_command_once(void **state)
 {
     rig *r = *state;
@@ -752,6 +789,8 @@ int main(void)
         TEST(an_exit_nobody_asked_for_breaks_the_session),
         TEST(a_failed_create_is_the_commands_error),
         TEST(one_start_is_on_its_way_at_a_time),
+        TEST(an_agent_that_never_starts_a_command_is_given_up),
+        TEST(a_cancelled_command_that_never_started_does_not_hold_its_slot),
         TEST(an_idempotency_key_runs_a_command_once),
         TEST(destroy_on_timeout_ends_the_session),
     };
