@@ -91,8 +91,7 @@ typedef enum box_stop_reason {
     BOX_STOP_BROKEN,        /* its agent broke the protocol or stopped answering (state ERROR) */
 } box_stop_reason;
 
-const char *box_session_state_name(box_session_state s); /* "RUNNING" */
-const char *box_stop_reason_name(box_stop_reason r);     /* "idle"; "" for NONE */
+const char *box_stop_reason_name(box_stop_reason r); /* "idle"; "" for NONE */
 
 /* A snapshot. Owned (box_session_info_done). */
 typedef struct box_session_info {
@@ -101,10 +100,10 @@ typedef struct box_session_info {
     box_uid uid;
     box_session_state state;
     box_stop_reason stop_reason;
-    box_error error;      /* why the state is ERROR */
-    box_spec spec;        /* complete: every value that holds, all bits set; of env only the names */
-    char *backend;        /* the one that was chosen */
-    uint32_t guarantees;  /* what holds for this sandbox: box_guarantee bits */
+    box_error error;     /* why the state is ERROR */
+    box_spec spec;       /* complete: every value that holds, all bits set; of env only the names */
+    char *backend;       /* the one that was chosen */
+    uint32_t guarantees; /* what holds for this sandbox: box_guarantee bits */
     uint32_t best_effort; /* what the profile wants and this host cannot give */
     uint32_t required;    /* box_guarantee bits that were asked for */
     box_adjustment adjustments[BOX_MAX_ADJUSTMENTS]; /* what the profile changed of the request */
