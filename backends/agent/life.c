@@ -54,9 +54,7 @@ static int refuse(box_agent *a, uint64_t id, box_reason reason, const char *limi
 {
     box_error err;
     (void)box_fail(&err, reason, "the sandbox has %d %s", max, limit);
-    box_error_add(&err, "limit", limit);
-    box_error_add_int(&err, "max", max);
-    box_error_add_int(&err, "used", max);
+    (void)box_error_limit(&err, limit, max, max); /* always -1 */
     box_channel_refuse(a, id, &err);
     return 0;
 }

@@ -114,7 +114,7 @@ bool box_path_within(const char *path, const char *dir)
     return strncmp(path, dir, len) == 0 && (path[len] == '/' || path[len] == '\0');
 }
 
-int box_host_path_check(const char *path, const char *field, box_error *err)
+static int check_host_path(const char *path, const char *field, box_error *err)
 {
     if (path[0] != '/')
         return box_violation(err, field, "must be an absolute path of a Linux host");
@@ -134,7 +134,7 @@ static const char *const system_dirs[] = {"/tmp", "/home", NULL};
 
 int box_mount_path_check(const char *path, const char *field, box_error *err)
 {
-    if (box_host_path_check(path, field, err) < 0)
+    if (check_host_path(path, field, err) < 0)
         return -1;
     if (strcmp(path, "/") == 0)
         return box_violation(err, field, "cannot be the root");
@@ -172,10 +172,7 @@ static int check_maximum(const amount *a, box_error *err)
         return 0;
     (void)box_fail(err, BOX_QUOTA, "%s: the warden allows at most %lld", a->name,
                    (long long)a->max);
-    box_error_add(err, "limit", a->name);
-    box_error_add_int(err, "max", a->max);
-    box_error_add_int(err, "used", *a->value);
-    return -1;
+    return box_error_limit(err, a->name, a->max, *a->value);
 }
 
 static int check_strings(const box_warden_create *r, box_error *err)
@@ -194,7 +191,7 @@ static int check_paths(box_warden_create *r, box_error *err)
     else
         bad |= box_mount_path_check(r->mount_path, "mount_path", err);
     if (r->host_path[0] != '\0')
-        bad |= box_host_path_check(r->host_path, "host_path", err);
+        bad |= check_host_path(r->host_path, "host_path", err);
     return bad;
 }
 

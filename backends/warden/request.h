@@ -37,7 +37,5 @@ int box_guarantee_fail(box_error *err, const char *backend, uint32_t missing, co
 /* Absolute, normalised (no empty part, "." or ".."), printable, and at none of the places that
  * belong to the system inside. `field` names it in the violation. */
 int box_mount_path_check(const char *path, const char *field, box_error *err) BOX_MUST_USE;
-/* Absolute and normalised only. "C:\\x" and the like are VALIDATION as any other. */
-int box_host_path_check(const char *path, const char *field, box_error *err) BOX_MUST_USE;
 /* True when path is dir or lies beneath it; both normalised. */
 bool box_path_within(const char *path, const char *dir);

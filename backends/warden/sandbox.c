@@ -45,10 +45,7 @@ int sandbox_add(box_warden *w, const box_uid *uid, const box_uid *instance, uint
         return box_violation(err, "uid", "is in use");
     if (box_map_count(w->sandboxes) >= (size_t)max) {
         (void)box_fail(err, BOX_SESSION_LIMIT, "the warden has its %lld sandboxes", (long long)max);
-        box_error_add(err, "limit", "sandboxes");
-        box_error_add_int(err, "max", max);
-        box_error_add_int(err, "used", max);
-        return -1;
+        return box_error_limit(err, "sandboxes", max, max);
     }
     uint32_t base;
     if (box_uids_take(w->uids, &base, err) < 0)

@@ -14,20 +14,25 @@
 
 #define PREFIX "sandbox-"
 
-enum { STATE_MAGIC = 0x42585354, STATE_VERSION = 1, NAME_BYTES = sizeof PREFIX + BOX_UID_TEXT };
+enum {
+    STATE_MAGIC = 0x42585354,
+    STATE_VERSION = 1,
+    NAME_BYTES = sizeof PREFIX + BOX_UID_TEXT,
+    BOOT_ID_BYTES = 40, /* "b5f2...", 36 characters and the end of line */
+};
 
 typedef struct state_file {
     uint32_t magic;
     uint32_t version;
-    char boot_id[BOX_BOOT_ID_BYTES];
+    char boot_id[BOOT_ID_BYTES];
     box_sandbox_record record;
 } state_file;
 
-int box_boot_id(char out[BOX_BOOT_ID_BYTES], box_error *err)
+static int read_boot_id(char out[BOOT_ID_BYTES], box_error *err)
 {
     BOX_AUTO(box_closep)
     int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
-    char text[BOX_BOOT_ID_BYTES] = "";
+    char text[BOOT_ID_BYTES] = "";
     ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
     if (n <= 0)
         return box_fail_errno(err, "read the boot id");
@@ -105,7 +110,7 @@ static void file_name(const box_uid *uid, char out[NAME_BYTES])
 int box_state_write(int dir, const box_sandbox_record *record, box_error *err)
 {
     state_file file = {.magic = STATE_MAGIC, .version = STATE_VERSION, .record = *record};
-    if (box_boot_id(file.boot_id, err) < 0)
+    if (read_boot_id(file.boot_id, err) < 0)
         return -1;
     char name[NAME_BYTES];
     char temporary[NAME_BYTES + 8];
@@ -131,9 +136,9 @@ static bool terminated(const box_sandbox_record *r)
 int box_state_read(int dir, const box_uid *uid, box_sandbox_record *out, box_error *err)
 {
     char name[NAME_BYTES];
-    char boot_id[BOX_BOOT_ID_BYTES];
+    char boot_id[BOOT_ID_BYTES];
     file_name(uid, name);
-    if (box_boot_id(boot_id, err) < 0)
+    if (read_boot_id(boot_id, err) < 0)
         return -1;
     BOX_AUTO(box_closep)
     int fd = openat(dir, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);

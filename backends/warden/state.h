@@ -27,7 +27,3 @@ int box_state_remove(int dir, const box_uid *uid, box_error *err) BOX_MUST_USE;
  * write are removed. The number of those removed, or -1. */
 int box_state_scan(int dir, void (*each)(void *owner, const box_sandbox_record *record),
                    void *owner, box_error *err) BOX_MUST_USE;
-
-/* "b5f2...": /proc/sys/kernel/random/boot_id without its end of line. */
-enum { BOX_BOOT_ID_BYTES = 40 };
-int box_boot_id(char out[BOX_BOOT_ID_BYTES], box_error *err) BOX_MUST_USE;

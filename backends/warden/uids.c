@@ -37,8 +37,7 @@ int box_uids_take(box_uids *u, uint32_t *out, box_error *err)
 {
     if (u->used == BOX_UIDS_COUNT) {
         (void)box_fail(err, BOX_QUOTA, "all %d uid ranges are in use", BOX_UIDS_COUNT);
-        box_error_add(err, "limit", "uid_ranges");
-        return -1;
+        return box_error_limit(err, "uid_ranges", BOX_UIDS_COUNT, BOX_UIDS_COUNT);
     }
     while (is_taken(u, u->next))
         u->next = (u->next + 1) % BOX_UIDS_COUNT;

@@ -99,8 +99,8 @@ static int set_env(const box_config_schema *schema, const char *path, const char
     return box_config_set_scalar(key, key->name, text, false, base, err);
 }
 
-int box_config_read_env(const box_config_schema *schema, char *const *env, void *base,
-                        box_error *err)
+/* Applies the environment. */
+static int read_env(const box_config_schema *schema, char *const *env, void *base, box_error *err)
 {
     char prefix[32];
     char path[160];
@@ -129,7 +129,7 @@ static int fill(const box_config_schema *schema, const char *name, const char *y
     void *conf = box_alloc(schema->size);
     box_config_set_defaults(schema->keys, schema->n_keys, conf);
     if ((yaml != NULL && box_config_read_yaml(schema, name, yaml, len, conf, err) < 0) ||
-        box_config_read_env(schema, env, conf, err) < 0) {
+        read_env(schema, env, conf, err) < 0) {
         box_config_free_values(schema->keys, schema->n_keys, conf);
         return -1;
     }

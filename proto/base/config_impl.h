@@ -41,6 +41,3 @@ void box_config_bytes_text(int64_t bytes, char out[BOX_CONFIG_NUMBER_TEXT]);
 /* Applies YAML text to a struct that holds defaults. */
 int box_config_read_yaml(const box_config_schema *schema, const char *name, const char *yaml,
                          size_t len, void *base, box_error *err) BOX_MUST_USE;
-/* Applies the environment. */
-int box_config_read_env(const box_config_schema *schema, char *const *env, void *base,
-                        box_error *err) BOX_MUST_USE;

@@ -77,10 +77,19 @@ int box_fail(box_error *err, box_reason reason, const char *fmt, ...)
     return -1;
 }
 
+static box_reason reason_of_errno(int sys_errno)
+{
+    for (size_t i = 0; i < BOX_COUNT(errnos); i++) {
+        if (errnos[i].sys_errno == sys_errno)
+            return errnos[i].reason;
+    }
+    return BOX_INTERNAL;
+}
+
 int box_fail_errno(box_error *err, const char *fmt, ...)
 {
     int saved = errno;
-    *err = (box_error){.reason = box_reason_from_errno(saved), .sys_errno = saved};
+    *err = (box_error){.reason = reason_of_errno(saved), .sys_errno = saved};
     va_list args;
     va_start(args, fmt);
     int len = vsnprintf(err->msg, sizeof err->msg, fmt, args);
@@ -89,15 +98,6 @@ int box_fail_errno(box_error *err, const char *fmt, ...)
         (void)snprintf(err->msg + len, sizeof err->msg - (size_t)len, ": %s", strerror(saved));
     clean_text(err->msg, sizeof err->msg);
     return -1;
-}
-
-box_reason box_reason_from_errno(int sys_errno)
-{
-    for (size_t i = 0; i < BOX_COUNT(errnos); i++) {
-        if (errnos[i].sys_errno == sys_errno)
-            return errnos[i].reason;
-    }
-    return BOX_INTERNAL;
 }
 
 int box_wrap(box_error *err, const char *fmt, ...)
@@ -135,6 +135,14 @@ void box_error_add_int(box_error *err, const char *key, int64_t value)
     char text[24];
     (void)snprintf(text, sizeof text, "%lld", (long long)value);
     box_error_add(err, key, text);
+}
+
+int box_error_limit(box_error *err, const char *limit, int64_t max, int64_t used)
+{
+    box_error_add(err, "limit", limit);
+    box_error_add_int(err, "max", max);
+    box_error_add_int(err, "used", used);
+    return -1;
 }
 
 int box_violation(box_error *err, const char *field, const char *fmt, ...)

@@ -67,7 +67,6 @@ int box_fail(box_error *err, box_reason reason, const char *fmt, ...) BOX_PRINTF
 /* The same for a failed system call: the reason comes from errno (ENOENT, EEXIST, ENOSPC, EACCES,
  * ...; INTERNAL for the rest) and ": strerror" is appended. */
 int box_fail_errno(box_error *err, const char *fmt, ...) BOX_PRINTF(2, 3);
-box_reason box_reason_from_errno(int sys_errno);
 
 /* Puts "context: " before the text, keeps everything else. Returns -1. */
 int box_wrap(box_error *err, const char *fmt, ...) BOX_PRINTF(2, 3);
@@ -75,6 +74,10 @@ int box_wrap(box_error *err, const char *fmt, ...) BOX_PRINTF(2, 3);
 /* Adds ErrorInfo metadata. */
 void box_error_add(box_error *err, const char *key, const char *value);
 void box_error_add_int(box_error *err, const char *key, int64_t value);
+
+/* Says which limit was reached: metadata {limit, max, used}, which become QuotaFailure. Always -1.
+ */
+int box_error_limit(box_error *err, const char *limit, int64_t max, int64_t used);
 
 /* Records that a request field is wrong; the first one also becomes the text. Always -1, so all of
  * a request's fields can be checked before returning: `bad |= box_violation(err, "argv", "...")`.

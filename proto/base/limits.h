@@ -7,8 +7,6 @@
 /* Largest gRPC message received by default; box_h2 config can lower or raise it. 16 MiB holds an 8
  * MiB file with room to spare (box-behaviour.md, 1.2). */
 #define BOX_MAX_MESSAGE_BYTES (16 * 1024 * 1024)
-/* What a stock gRPC client accepts in one message; larger answers only when asked for. */
-#define BOX_STOCK_MESSAGE_BYTES (4 * 1024 * 1024)
 /* Header list, counted as HTTP/2 does (name + value + 32): grpc-conformance.md, 36. */
 #define BOX_MAX_HEADER_LIST_BYTES (16 * 1024)
 /* Header list we send at most, below nghttp2's 64 KiB for a block. */
@@ -124,7 +122,7 @@
 #define BOX_MAX_ARGV_ENV_BYTES (2 * 1024 * 1024)
 #define BOX_MAX_ARGS           65536
 #define BOX_MAX_ENV            65536
-/* Default and maximum of Command.timeout when no profile says otherwise. */
+/* Command.timeout where it is absent, in every built-in profile. */
 #define BOX_DEFAULT_TIMEOUT_SECONDS 30
 /* What Exec keeps of each stream by default, and head : tail of it. */
 #define BOX_DEFAULT_OUTPUT_LIMIT_BYTES (1024 * 1024)

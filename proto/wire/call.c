@@ -64,11 +64,6 @@ void box_call_unref(box_call *call)
     call->ops->destroy(call);
 }
 
-const struct box_method *box_call_method(const box_call *call)
-{
-    return call->method;
-}
-
 void *box_call_context(const box_call *call)
 {
     return call->service->context;

@@ -22,7 +22,6 @@ struct box_service;
 box_call *box_call_ref(box_call *call);
 void box_call_unref(box_call *call);
 
-const struct box_method *box_call_method(const box_call *call);
 /* What the server gave with the service. */
 void *box_call_context(const box_call *call);
 /* Who calls: set by the transport's admission hook before the handler, NULL where there is none.

@@ -7,8 +7,9 @@
 
 #include "base/buf.h"
 
-/* VALIDATION naming the field for bad text and for a message field that is there twice, PROTOCOL for bytes that are no message of that type,
- * MEMORY_BUDGET when unpacking could need more than budget_bytes. */
+/* VALIDATION naming the field for bad text and for a message field that is there twice, PROTOCOL
+ * for bytes that are no message of that type, MEMORY_BUDGET when unpacking could need more than
+ * budget_bytes. */
 int box_message_validate(const ProtobufCMessageDescriptor *type, const uint8_t *data, size_t len,
                          size_t budget_bytes, box_error *err) BOX_MUST_USE;
 

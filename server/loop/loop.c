@@ -106,11 +106,6 @@ box_time box_loop_now(const box_loop *l)
     return uv_now(&l->uv) * BOX_MS;
 }
 
-void box_loop_update(box_loop *l)
-{
-    uv_update_time(&l->uv);
-}
-
 /* --- life ------------------------------------------------------------------------------------- */
 
 static int loop_init(box_loop *l, box_loops *all, box_error *err)

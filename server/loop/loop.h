@@ -31,9 +31,8 @@ void box_loops_free(box_loops *all);
 box_loop *box_loop_current(void);
 /* Its place among all, as box_loops_get takes it. */
 unsigned box_loop_index(const box_loop *l);
-/* Time at the start of this iteration, to the millisecond below; refreshed by box_loop_update. */
+/* Time at the start of this iteration, to the millisecond below. */
 BOX_LOOP box_time box_loop_now(const box_loop *l);
-BOX_LOOP void box_loop_update(box_loop *l);
 
 /* Runs fn(arg) on that loop, soon, in order; from any thread. Also from the loop itself: never
  * inside the caller. */

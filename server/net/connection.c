@@ -11,7 +11,7 @@
 
 /* --- states ----------------------------------------------------------------------------------- */
 
-void connection_on_timer(void *arg)
+static void on_timer(void *arg)
 {
     connection_handle(arg, EVENT_TIMEOUT);
 }
@@ -315,7 +315,7 @@ void connection_start(net_loop *nl, int fd, bool is_unix, const char *address, b
     }
     set_socket_options(fd, is_unix);
     c->rpc = box_rpc_connection_new(&nl->net->rpc, nl->loop, &c->peer, connection_on_output, c);
-    c->timer = box_timer_new(nl->loop, connection_on_timer, c);
+    c->timer = box_timer_new(nl->loop, on_timer, c);
     box_timer_set(c->timer, box_now() + BOX_HANDSHAKE_TIMEOUT_SECONDS * BOX_SECOND);
     box_list_append(&nl->connections, &c->link);
     atomic_fetch_add(&nl->net->connections_open, 1);

@@ -45,7 +45,6 @@ void connection_handle(connection *c, connection_event event);
 void connection_set_timer(connection *c);
 /* Over TCP, and no call of it came with a token that is good. */
 bool connection_is_stranger(const connection *c);
-void connection_on_timer(void *arg);
 
 /* connection_io.c */
 void connection_on_ready(void *arg, int events); /* of watch */

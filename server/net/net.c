@@ -206,8 +206,3 @@ void box_net_drain(box_net *n, void (*done)(void *arg), void *arg)
     for (unsigned i = 0; i < n->n_loops; i++)
         box_loop_post(n->loops[i].loop, loop_drain, &n->loops[i]);
 }
-
-bool box_net_is_draining(const box_net *n)
-{
-    return atomic_load(&n->draining);
-}

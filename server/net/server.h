@@ -40,7 +40,6 @@ void box_net_recheck(box_net *n);
 /* Graceful end, any thread, idempotent: listeners close, GOAWAY, running calls get drain_seconds,
  * then are cancelled; then done(arg) on loop 0. */
 void box_net_drain(box_net *n, void (*done)(void *arg), void *arg);
-bool box_net_is_draining(const box_net *n);
 /* After the loops have stopped. */
 void box_net_free(box_net *n);
 

@@ -23,7 +23,7 @@ box_service box_admin_service(box_admin *admin)
 
 /* --- jobs ------------------------------------------------------------------------------------- */
 
-void box_admin_job_free(admin_job *job)
+static void job_free(admin_job *job)
 {
     if (job == NULL)
         return;
@@ -38,7 +38,7 @@ void box_admin_job_free(admin_job *job)
 
 void box_admin_job_freep(admin_job **job)
 {
-    box_admin_job_free(*job);
+    job_free(*job);
 }
 
 int box_admin_job_new(box_call *call, int (*work)(admin_job *job, box_error *err),
@@ -77,7 +77,7 @@ int box_admin_job_start(admin_job *job, box_error *err)
 {
     if (box_loop_offload(box_loop_current(), job_run, job_done, job, err) == 0)
         return 0;
-    box_admin_job_free(job);
+    job_free(job);
     return -1;
 }
 

@@ -34,8 +34,7 @@ typedef struct admin_job {
     bool more;
 } admin_job;
 
-/* *job NULL-safe; frees all it holds. */
-void box_admin_job_free(admin_job *job);
+/* *job may be NULL; frees all it holds. */
 void box_admin_job_freep(admin_job **job);
 /* A job for this call; UNAUTHENTICATED when nobody is known. */
 int box_admin_job_new(box_call *call, int (*work)(admin_job *job, box_error *err),

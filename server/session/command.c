@@ -3,20 +3,8 @@
 #include "base/alloc.h"
 #include "base/limits.h"
 #include "base/map.h"
+#include "session/checker.h"
 #include "session/program.h"
-
-typedef struct checker {
-    const char *prefix;
-    box_error *err;
-    int bad;
-} checker;
-
-static void violation(checker *c, const char *field, const char *what)
-{
-    char name[80];
-    (void)snprintf(name, sizeof name, "%s%s", c->prefix, field);
-    c->bad |= box_violation(c->err, name, "%s", what);
-}
 
 /* Adds one text with its NUL to *total; false when it alone is too long for execve(2). */
 static bool count(size_t len, uint64_t *total)
@@ -25,36 +13,36 @@ static bool count(size_t len, uint64_t *total)
     return len < BOX_MAX_ARG_BYTES;
 }
 
-static void check_argv(checker *c, const box_command *cmd, uint64_t *total)
+static void check_argv(box_checker *c, const box_command *cmd, uint64_t *total)
 {
     if ((cmd->argc > 0) == (cmd->shell_command != NULL)) {
-        violation(c, "argv", "exactly one of argv and shell_command must be set");
+        box_checker_add(c, "argv", "exactly one of argv and shell_command must be set");
         return;
     }
     if (cmd->shell_command != NULL) {
         if (cmd->shell_command[0] == '\0')
-            violation(c, "shell_command", "is empty");
+            box_checker_add(c, "shell_command", "is empty");
         if (!count(strlen(cmd->shell_command), total))
-            violation(c, "shell_command", "longer than 131071 bytes");
+            box_checker_add(c, "shell_command", "longer than 131071 bytes");
         return;
     }
     if (cmd->argc > BOX_MAX_ARGS) {
-        violation(c, "argv", "more than 65536 arguments");
+        box_checker_add(c, "argv", "more than 65536 arguments");
         return;
     }
     if (cmd->argv[0][0] == '\0')
-        violation(c, "argv", "the program's name is empty");
+        box_checker_add(c, "argv", "the program's name is empty");
     bool fits = true;
     for (size_t i = 0; i < cmd->argc; i++)
         fits &= count(strlen(cmd->argv[i]), total);
     if (!fits)
-        violation(c, "argv", "an argument is longer than 131071 bytes");
+        box_checker_add(c, "argv", "an argument is longer than 131071 bytes");
 }
 
-static void check_env(checker *c, const box_command *cmd, uint64_t *total)
+static void check_env(box_checker *c, const box_command *cmd, uint64_t *total)
 {
     if (cmd->n_env > BOX_MAX_ENV) {
-        violation(c, "env", "more than 65536 entries");
+        box_checker_add(c, "env", "more than 65536 entries");
         return;
     }
     bool fits = true;
@@ -65,37 +53,37 @@ static void check_env(checker *c, const box_command *cmd, uint64_t *total)
         fits &= count(strlen(key) + 1 + strlen(cmd->env[i].value), total);
     }
     if (!named)
-        violation(c, "env", "a key is empty or holds '='");
+        box_checker_add(c, "env", "a key is empty or holds '='");
     if (!fits)
-        violation(c, "env", "an entry is longer than 131071 bytes");
+        box_checker_add(c, "env", "an entry is longer than 131071 bytes");
 }
 
-static void check_numbers(checker *c, const box_command *cmd)
+static void check_numbers(box_checker *c, const box_command *cmd)
 {
     if (cmd->has_timeout && cmd->timeout_ns <= 0)
-        violation(c, "timeout", "must be greater than 0 (absent = the profile's default)");
+        box_checker_add(c, "timeout", "must be greater than 0 (absent = the profile's default)");
     if (cmd->has_idle_timeout && cmd->idle_timeout_ns <= 0)
-        violation(c, "idle_timeout", "must be greater than 0 (absent = none)");
+        box_checker_add(c, "idle_timeout", "must be greater than 0 (absent = none)");
     if (cmd->has_output_limit &&
         (cmd->output_limit_bytes < 0 || cmd->output_limit_bytes > BOX_MAX_OUTPUT_LIMIT_BYTES))
-        violation(c, "output_limit_bytes", "must be 0 to 7 MiB (a stream)");
+        box_checker_add(c, "output_limit_bytes", "must be 0 to 7 MiB (a stream)");
     if (cmd->has_output_kill && cmd->output_kill_bytes <= 0)
-        violation(c, "output_kill_bytes", "must be greater than 0 (absent = never)");
+        box_checker_add(c, "output_kill_bytes", "must be greater than 0 (absent = never)");
 }
 
 int box_command_check(const box_command *cmd, const char *prefix, box_error *err)
 {
-    checker c = {.prefix = prefix, .err = err};
+    box_checker c = {.prefix = prefix, .err = err};
     uint64_t total = 0;
     check_argv(&c, cmd, &total);
     check_env(&c, cmd, &total);
     if (total > BOX_MAX_ARGV_ENV_BYTES - BOX_BASE_ENV_BYTES)
-        violation(&c, "argv", "arguments and environment together have more than 2 MiB");
+        box_checker_add(&c, "argv", "arguments and environment together have more than 2 MiB");
     if (cmd->workdir != NULL && cmd->workdir[0] != '\0') {
         if (cmd->workdir[0] != '/')
-            violation(&c, "workdir", "must be absolute");
+            box_checker_add(&c, "workdir", "must be absolute");
         if (strlen(cmd->workdir) > 4095) /* PATH_MAX with its NUL */
-            violation(&c, "workdir", "longer than 4095 bytes");
+            box_checker_add(&c, "workdir", "longer than 4095 bytes");
     }
     check_numbers(&c, cmd);
     return c.bad;

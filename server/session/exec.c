@@ -40,7 +40,7 @@ void box_exec_unref(box_exec *e)
     free(e);
 }
 
-void box_exec_unrefp(box_exec **e)
+static void unrefp(box_exec **e)
 {
     box_exec_unref(*e);
     *e = NULL;
@@ -247,7 +247,7 @@ static void take_info(box_exec *e)
 
 void box_exec_began(void *exec)
 {
-    BOX_AUTO(box_exec_unrefp)
+    BOX_AUTO(unrefp)
     box_exec *e = exec;
     e->phase = BOX_PHASE_RUNNING;
     start_timers(e);
@@ -351,7 +351,7 @@ void box_exec_resume(box_exec *e)
 /* Posted: the caller may be inside a callback of one of its pipes. */
 static void conclude_soon(void *exec)
 {
-    BOX_AUTO(box_exec_unrefp)
+    BOX_AUTO(unrefp)
     box_exec *e = exec;
     if (e->phase == BOX_PHASE_DRAINING)
         conclude_with_verdict(e);

@@ -108,13 +108,11 @@ struct box_exec {
 
 box_exec *box_exec_ref(box_exec *e);
 void box_exec_unref(box_exec *e);
-void box_exec_unrefp(box_exec **e);
 
 /* --- home side: slots.c ----------------------------------------------------------------------- */
 
 void box_slots_submit(void *exec); /* posted to session->home */
-/* Ends one that waits, or kills one that runs; the fate follows. Any thread. */
-void box_slots_kill(box_exec *e, box_agent_cause cause);
+/* Ends one that waits, or signals one that runs. Any thread. */
 void box_slots_signal(box_exec *e, const box_agent_signal *s);
 /* Read ends that stay open for background processes. Any thread; taken. */
 void box_slots_hold(box_session *s, int fds[2]);

@@ -90,11 +90,8 @@ static void forget_old(box_idem *t, box_time now)
 static int full(const char *limit, int64_t max, size_t used, box_error *err)
 {
     (void)box_fail(err, BOX_QUOTA, "too many idempotency keys are in use: retry later");
-    box_error_add(err, "limit", limit);
-    box_error_add_int(err, "max", max);
-    box_error_add_int(err, "used", (int64_t)used);
     err->retry_ms = 1000;
-    return -1;
+    return box_error_limit(err, limit, max, (int64_t)used);
 }
 
 static int add(box_idem *t, const char *tenant, char *name, const uint8_t *digest, box_error *err)

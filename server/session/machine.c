@@ -28,16 +28,6 @@ bool box_session_is_live(box_session_state state)
     return state >= BOX_SESSION_CREATED && state <= BOX_SESSION_STOPPING;
 }
 
-const char *box_session_state_name(box_session_state s)
-{
-    static const char *const names[] = {
-        [BOX_SESSION_CREATED] = "CREATED", [BOX_SESSION_STARTING] = "STARTING",
-        [BOX_SESSION_RUNNING] = "RUNNING", [BOX_SESSION_STOPPING] = "STOPPING",
-        [BOX_SESSION_STOPPED] = "STOPPED", [BOX_SESSION_ERROR] = "ERROR",
-    };
-    return names[s];
-}
-
 const char *box_stop_reason_name(box_stop_reason r)
 {
     static const char *const names[] = {

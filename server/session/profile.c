@@ -4,16 +4,16 @@
 #include "base/clock.h"
 #include "base/limits.h"
 
-#define MIB (INT64_C(1024) * 1024)
+#define MIB     (INT64_C(1024) * 1024)
+#define TIMEOUT (BOX_DEFAULT_TIMEOUT_SECONDS * BOX_SECOND)
 
 static const box_profile profiles[] = {
-    {"default", false, BOX_HOST_PATH_RW, 1000, 512 * MIB, 128, true, 30 * BOX_SECOND,
-     120 * BOX_SECOND, 0},
-    {"offline_readonly", false, BOX_HOST_PATH_RO, 500, 256 * MIB, 64, true, 30 * BOX_SECOND,
+    {"default", false, BOX_HOST_PATH_RW, 1000, 512 * MIB, 128, true, TIMEOUT, 120 * BOX_SECOND, 0},
+    {"offline_readonly", false, BOX_HOST_PATH_RO, 500, 256 * MIB, 64, true, TIMEOUT,
      60 * BOX_SECOND, BOX_SPEC_NETWORK | BOX_SPEC_HOST_PATH_MODE | BOX_SPEC_READ_ONLY_ROOTFS},
-    {"network_basic", true, BOX_HOST_PATH_RW, 1000, 512 * MIB, 128, true, 30 * BOX_SECOND,
-     120 * BOX_SECOND, 0},
-    {"network_extended", true, BOX_HOST_PATH_RW, 2000, 1024 * MIB, 256, false, 30 * BOX_SECOND,
+    {"network_basic", true, BOX_HOST_PATH_RW, 1000, 512 * MIB, 128, true, TIMEOUT, 120 * BOX_SECOND,
+     0},
+    {"network_extended", true, BOX_HOST_PATH_RW, 2000, 1024 * MIB, 256, false, TIMEOUT,
      300 * BOX_SECOND, 0},
 };
 

@@ -93,8 +93,7 @@ typedef enum box_stop_reason {
     BOX_STOP_BROKEN,        /* its agent broke the protocol or stopped answering (state ERROR) */
 } box_stop_reason;
 
-const char *box_session_state_name(box_session_state s); /* "RUNNING" */
-const char *box_stop_reason_name(box_stop_reason r);     /* "idle"; "" for NONE */
+const char *box_stop_reason_name(box_stop_reason r); /* "idle"; "" for NONE */
 
 /* A snapshot. Owned (box_session_info_done). */
 typedef struct box_session_info {

@@ -52,11 +52,8 @@ static int queue_full(const box_exec *e, const char *limit, uint64_t max, box_er
                    "session %s is busy: retry later, or raise "
                    "max_parallel_execs",
                    e->session->id);
-    box_error_add(err, "limit", limit);
-    box_error_add_int(err, "max", (int64_t)max);
-    box_error_add_int(err, "used", e->session->n_queued);
     err->retry_ms = 1000;
-    return -1;
+    return box_error_limit(err, limit, (int64_t)max, e->session->n_queued);
 }
 
 static void wait_is_over(void *arg)
@@ -342,10 +339,4 @@ void box_slots_signal(box_exec *e, const box_agent_signal *s)
     w->exec = box_exec_ref(e);
     w->signal = *s;
     box_loop_post(e->session->home, wish_arrives, w);
-}
-
-void box_slots_kill(box_exec *e, box_agent_cause cause)
-{
-    box_agent_signal kill = {.signo = SIGKILL, .scope = BOX_SCOPE_TREE, .cause = cause};
-    box_slots_signal(e, &kill);
 }

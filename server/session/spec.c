@@ -3,7 +3,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/limits.h"
-#include "base/utf8.h"
+#include "session/checker.h"
 
 static const char *const field_names[] = {
     "network",
@@ -139,19 +139,6 @@ void box_spec_refuse(box_spec *s, const char *name)
 
 /* --- checking --------------------------------------------------------------------------------- */
 
-typedef struct checker {
-    const char *prefix;
-    box_error *err;
-    int bad;
-} checker;
-
-static void violation(checker *c, const char *field, const char *what)
-{
-    char name[80];
-    (void)snprintf(name, sizeof name, "%s%s", c->prefix, field);
-    c->bad |= box_violation(c->err, name, "%s", what);
-}
-
 /* Absolute, no empty, "." or ".." component, no control characters, short enough for the warden. */
 static const char *path_problem(const char *path)
 {
@@ -192,23 +179,23 @@ static const char *mount_path_problem(const char *path)
     return strcmp(path, "/") == 0 ? "cannot be the root" : taken ? "is mounted already" : NULL;
 }
 
-static void check_paths(checker *c, const box_spec *s)
+static void check_paths(box_checker *c, const box_spec *s)
 {
     if (s->set & BOX_SPEC_HOST_PATH) {
         const char *why = path_problem(s->host_path);
         if (why != NULL)
-            violation(c, "host_path", why);
+            box_checker_add(c, "host_path", why);
     }
     if (s->set & BOX_SPEC_MOUNT_PATH) {
         const char *why = mount_path_problem(s->mount_path);
         if (why != NULL)
-            violation(c, "mount_path", why);
+            box_checker_add(c, "mount_path", why);
     }
     if ((s->set & BOX_SPEC_WORKDIR) && (s->workdir[0] != '/' || strlen(s->workdir) > 4095))
-        violation(c, "workdir", "must be absolute, of at most 4095 bytes");
+        box_checker_add(c, "workdir", "must be absolute, of at most 4095 bytes");
 }
 
-static void check_names(checker *c, const box_spec *s)
+static void check_names(box_checker *c, const box_spec *s)
 {
     static const struct {
         uint32_t bit;
@@ -223,37 +210,38 @@ static void check_names(checker *c, const box_spec *s)
             continue;
         const char *value = *(char *const *)(const void *)((const char *)s + names[i].offset);
         if (strlen(value) > BOX_MAX_ID_BYTES - 1)
-            violation(c, box_spec_field_name(names[i].bit), "longer than 255 bytes");
+            box_checker_add(c, box_spec_field_name(names[i].bit), "longer than 255 bytes");
     }
 }
 
-static void check_numbers(checker *c, const box_spec *s)
+static void check_numbers(box_checker *c, const box_spec *s)
 {
     /* Smaller and even the smallest program of a Linux distribution cannot start; larger than the
      * largest machine there is. */
     enum { MIN_MEMORY = 32 << 20, MIN_CPU = 10, MAX_CPU = 1024 * 1000 };
     if ((s->set & BOX_SPEC_CPU) && (s->cpu_millis < MIN_CPU || s->cpu_millis > MAX_CPU))
-        violation(c, "cpu_millis", "must be 10 to 1024000 (1000 = one core)");
+        box_checker_add(c, "cpu_millis", "must be 10 to 1024000 (1000 = one core)");
     if ((s->set & BOX_SPEC_MEMORY) && s->memory_bytes < MIN_MEMORY)
-        violation(c, "memory_bytes", "must be at least 32 MiB");
+        box_checker_add(c, "memory_bytes", "must be at least 32 MiB");
     if ((s->set & BOX_SPEC_MEMORY) && s->memory_bytes > INT64_C(1) << 46)
-        violation(c, "memory_bytes", "must be at most 64 TiB");
+        box_checker_add(c, "memory_bytes", "must be at most 64 TiB");
     if ((s->set & BOX_SPEC_PIDS) && (s->pids < 1 || s->pids > 4194304))
-        violation(c, "pids_limit", "must be 1 to 4194304");
+        box_checker_add(c, "pids_limit", "must be 1 to 4194304");
     if ((s->set & BOX_SPEC_WORKSPACE_LIMIT) &&
         (s->workspace_limit_bytes < 0 || s->workspace_limit_bytes > INT64_C(1) << 46))
-        violation(c, "workspace_limit_bytes", "must be 0 (the default) to 64 TiB");
+        box_checker_add(c, "workspace_limit_bytes", "must be 0 (the default) to 64 TiB");
     if ((s->set & BOX_SPEC_IDLE_TTL) && s->idle_ttl_ns < BOX_SECOND)
-        violation(c, "idle_ttl", "must be at least 1 s (policy allows no session without it)");
+        box_checker_add(c, "idle_ttl",
+                        "must be at least 1 s (policy allows no session without it)");
     if ((s->set & BOX_SPEC_MAX_LIFETIME) &&
         (s->max_lifetime_ns < BOX_SECOND ||
          s->max_lifetime_ns > BOX_SESSION_LIFETIME_SECONDS * BOX_SECOND))
-        violation(c, "max_lifetime", "must be 1 s to 48 h");
+        box_checker_add(c, "max_lifetime", "must be 1 s to 48 h");
     if ((s->set & BOX_SPEC_COMMAND_TIMEOUT) && s->command_timeout_ns == 0)
-        violation(c, "command_timeout", "must be greater than 0");
+        box_checker_add(c, "command_timeout", "must be greater than 0");
     if ((s->set & BOX_SPEC_MAX_PARALLEL_EXECS) &&
         (s->max_parallel_execs < 1 || s->max_parallel_execs > BOX_MAX_PARALLEL_EXECS))
-        violation(c, "max_parallel_execs", "must be 1 to 64");
+        box_checker_add(c, "max_parallel_execs", "must be 1 to 64");
 }
 
 int box_spec_labels_check(const box_label *labels, size_t n, const char *field, box_error *err)
@@ -277,7 +265,7 @@ int box_spec_labels_check(const box_label *labels, size_t n, const char *field, 
     return bad;
 }
 
-static void check_env(checker *c, const box_spec *s)
+static void check_env(box_checker *c, const box_spec *s)
 {
     uint64_t total = 0;
     bool named = true;
@@ -290,14 +278,14 @@ static void check_env(checker *c, const box_spec *s)
         fits &= len < BOX_MAX_ARG_BYTES && total <= BOX_MAX_ARGV_ENV_BYTES;
     }
     if (!named)
-        violation(c, "env", "a key is empty or holds '='");
+        box_checker_add(c, "env", "a key is empty or holds '='");
     if (!fits)
-        violation(c, "env", "too many or too long entries");
+        box_checker_add(c, "env", "too many or too long entries");
 }
 
 int box_spec_check(const box_spec *s, const char *prefix, box_error *err)
 {
-    checker c = {.prefix = prefix, .err = err};
+    box_checker c = {.prefix = prefix, .err = err};
     char labels[80];
     (void)snprintf(labels, sizeof labels, "%slabels", prefix);
     check_names(&c, s);

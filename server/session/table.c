@@ -320,13 +320,12 @@ int box_sessions_enter_locked(box_session *s, box_error *err)
                        server_full ? "the server has all the sessions it may have: retry later"
                                    : "this tenant has all the sessions it may have: stop one, or "
                                      "retry later");
-        box_error_add(err, "limit", server_full ? "sessions" : "sessions_per_tenant");
-        box_error_add_int(err, "max",
-                          server_full ? all->max_sessions : all->max_sessions_per_tenant);
-        box_error_add_int(err, "used", server_full ? all->live : t->live);
         err->retry_ms = 1000;
+        int rc = server_full ? box_error_limit(err, "sessions", all->max_sessions, all->live)
+                             : box_error_limit(err, "sessions_per_tenant",
+                                               all->max_sessions_per_tenant, t->live);
         box_tenancy_drop_if_unused(all, t);
-        return -1;
+        return rc;
     }
     all->live++;
     all->created_total++;

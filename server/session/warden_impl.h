@@ -72,5 +72,3 @@ void box_warden_request_end(box_warden_request *r);
 void box_warden_request_timed_out(void *arg);
 /* Ends all that were sent or wait with BACKEND_UNAVAILABLE. */
 void box_warden_fail_all(box_warden *w, const char *what);
-/* BACKEND_UNAVAILABLE {backend}: "backend NAME: what". */
-void box_warden_unavailable(const box_warden *w, box_error *err, const char *what);

@@ -83,7 +83,8 @@ void box_warden_request_end(box_warden_request *r)
         box_warden_request_free(r);
 }
 
-void box_warden_unavailable(const box_warden *w, box_error *err, const char *what)
+/* BACKEND_UNAVAILABLE {backend}: "backend NAME: what". */
+static void unavailable(const box_warden *w, box_error *err, const char *what)
 {
     (void)box_fail(err, BOX_BACKEND_UNAVAILABLE, "backend %s: %s", w->name, what);
     box_error_add(err, "backend", w->name);
@@ -93,7 +94,7 @@ void box_warden_unavailable(const box_warden *w, box_error *err, const char *wha
 void box_warden_request_timed_out(void *arg)
 {
     box_warden_request *r = arg;
-    box_warden_unavailable(r->warden, &r->reply.error, "its warden did not answer in time");
+    unavailable(r->warden, &r->reply.error, "its warden did not answer in time");
     box_log(BOX_WARN, "warden.timeout", BOX_STR("backend", r->warden->name),
             BOX_INT("type", r->type));
     box_warden_request_end(r);
@@ -105,7 +106,7 @@ void box_warden_fail_all(box_warden *w, const char *what)
     void *value;
     while (box_map_next(w->requests, &at, &value)) {
         box_warden_request *r = value;
-        box_warden_unavailable(w, &r->reply.error, what);
+        unavailable(w, &r->reply.error, what);
         box_warden_request_end(r);
         at = 0; /* the map changed */
     }
@@ -122,7 +123,7 @@ static void submit(void *arg)
     r->id = w->next_id++;
     box_map_put_bytes(w->requests, &r->id, sizeof r->id, r);
     if (box_map_count(w->requests) > BOX_WARDEN_MAX_REQUESTS) {
-        box_warden_unavailable(w, &r->reply.error, "too many requests wait for its warden");
+        unavailable(w, &r->reply.error, "too many requests wait for its warden");
         box_warden_request_end(r);
         return;
     }
@@ -136,7 +137,7 @@ static void submit(void *arg)
     if (w->phase == BOX_WARDEN_DOWN) {
         box_backend_report report;
         box_warden_report(w, &report);
-        box_warden_unavailable(w, &r->reply.error, report.detail);
+        unavailable(w, &r->reply.error, report.detail);
         box_warden_request_end(r);
         return;
     }

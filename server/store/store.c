@@ -96,6 +96,15 @@ int box_store_run(box_store *s, sqlite3_stmt *st, box_error *err)
     return rc < 0 ? -1 : 0;
 }
 
+int box_store_count(box_store *s, sqlite3_stmt *st, int64_t *out, box_error *err)
+{
+    int rc = box_store_step(s, st, err);
+    if (rc == 1)
+        *out = sqlite3_column_int64(st, 0);
+    (void)sqlite3_reset(st); /* the one row was read */
+    return rc < 0 ? -1 : 0;
+}
+
 void box_store_column_text(sqlite3_stmt *st, int column, char *out, size_t size)
 {
     const unsigned char *text = sqlite3_column_text(st, column);

@@ -48,6 +48,8 @@ void box_store_bind_blob(sqlite3_stmt *st, int at, const void *data, size_t len)
 int box_store_step(box_store *s, sqlite3_stmt *st, box_error *err) BOX_MUST_USE;
 /* Runs a statement that gives no rows, or whose rows do not matter. */
 int box_store_run(box_store *s, sqlite3_stmt *st, box_error *err) BOX_MUST_USE;
+/* The number in the only row of a statement. */
+int box_store_count(box_store *s, sqlite3_stmt *st, int64_t *out, box_error *err) BOX_MUST_USE;
 /* Copies a text column; cut at size, which writing made sure it fits. */
 void box_store_column_text(sqlite3_stmt *st, int column, char *out, size_t size);
 
@@ -59,7 +61,6 @@ int box_store_end(box_store *s, int rc, box_error *err) BOX_MUST_USE;
 int box_store_insert_tenant(box_store *s, const box_tenant *t, box_error *err) BOX_MUST_USE;
 int box_store_insert_token(box_store *s, const box_token *t, box_error *err) BOX_MUST_USE;
 void box_store_read_tenant(sqlite3_stmt *st, box_tenant *out);
-void box_store_read_token(sqlite3_stmt *st, box_token *out);
 
 /* Opens the database below the directory and brings it to this version. */
 int box_store_migrate(box_store *s, box_error *err) BOX_MUST_USE;

@@ -45,21 +45,14 @@ static int create(box_store *s, const box_tenant *t, int64_t max_tenants, box_er
 {
     int64_t count = 0;
     sqlite3_stmt *st = box_store_statement(s, BOX_SQL_TENANT_COUNT);
-    int rc = box_store_step(s, st, err);
-    if (rc < 0)
+    if (box_store_count(s, st, &count, err) < 0)
         return -1;
-    if (rc == 1)
-        count = sqlite3_column_int64(st, 0);
-    (void)sqlite3_reset(st); /* the one row was read */
     if (count >= max_tenants) {
         (void)box_fail(err, BOX_QUOTA,
                        "there are %lld tenants already; limits.tenants allows "
                        "no more",
                        (long long)count);
-        box_error_add(err, "limit", "limits.tenants");
-        box_error_add_int(err, "max", max_tenants);
-        box_error_add_int(err, "used", count);
-        return -1;
+        return box_error_limit(err, "limits.tenants", max_tenants, count);
     }
     return box_store_insert_tenant(s, t, err);
 }

@@ -14,7 +14,7 @@ int box_store_token_missing(uint64_t id, box_error *err)
 }
 
 /* Column order of TOKEN_COLUMNS in store.c. */
-void box_store_read_token(sqlite3_stmt *st, box_token *out)
+static void read_token(sqlite3_stmt *st, box_token *out)
 {
     *out = (box_token){.id = (uint64_t)sqlite3_column_int64(st, 0)};
     box_store_column_text(st, 1, out->tenant, sizeof out->tenant);
@@ -56,21 +56,14 @@ static int create(box_store *s, const box_token *t, int64_t max_tokens, box_erro
     sqlite3_stmt *st = box_store_statement(s, BOX_SQL_TOKEN_COUNT);
     box_store_bind_text(st, 1, t->tenant);
     box_store_bind_int(st, 2, t->created_ns);
-    int rc = box_store_step(s, st, err);
-    if (rc < 0)
+    if (box_store_count(s, st, &count, err) < 0)
         return -1;
-    if (rc == 1)
-        count = sqlite3_column_int64(st, 0);
-    (void)sqlite3_reset(st); /* the one row was read */
     if (count >= max_tokens) {
         (void)box_fail(err, BOX_QUOTA,
                        "tenant %s has %lld tokens already: revoke one, or raise "
                        "limits.tokens_per_tenant",
                        t->tenant, (long long)count);
-        box_error_add(err, "limit", "limits.tokens_per_tenant");
-        box_error_add_int(err, "max", max_tokens);
-        box_error_add_int(err, "used", count);
-        return -1;
+        return box_error_limit(err, "limits.tokens_per_tenant", max_tokens, count);
     }
     st = box_store_statement(s, BOX_SQL_TOKEN_PRUNE);
     box_store_bind_text(st, 1, t->tenant);
@@ -97,7 +90,7 @@ static int get(box_store *s, uint64_t id, box_token *out, box_error *err)
     box_store_bind_int(st, 1, (int64_t)id);
     int rc = box_store_step(s, st, err);
     if (rc == 1)
-        box_store_read_token(st, out);
+        read_token(st, out);
     (void)sqlite3_reset(st); /* the one row was read */
     if (rc == 0)
         return box_store_token_missing(id, err);
@@ -143,7 +136,7 @@ int box_store_token_list(box_store *s, const box_token_filter *filter, const box
     box_store_bind_int(st, 5, (int64_t)limit + 1);
     int rc;
     while ((rc = box_store_step(s, st, err)) == 1 && *n <= limit)
-        box_store_read_token(st, &found[(*n)++]);
+        read_token(st, &found[(*n)++]);
     (void)sqlite3_reset(st); /* rows that are not read any more */
     box_lock_release(&s->lock);
     if (rc < 0) {
@@ -189,7 +182,7 @@ int box_store_visit(box_store *s, const box_store_visitor *v, box_error *err)
     sqlite3_stmt *st = box_store_statement(s, BOX_SQL_TOKEN_VALID);
     while (rc == 0 && (rc = box_store_step(s, st, err)) == 1) {
         box_token t;
-        box_store_read_token(st, &t);
+        read_token(st, &t);
         v->token(v->arg, &t);
         rc = 0;
     }

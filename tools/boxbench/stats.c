@@ -47,7 +47,7 @@ double bench_percentile_us(bench_case *c, double percent)
     return (double)c->samples_ns[at > 0 ? at - 1 : 0] / 1000.0;
 }
 
-double bench_rate(const bench_case *c)
+static double rate(const bench_case *c)
 {
     return c->wall_ns == 0 ? 0 : (double)c->count * (double)BOX_SECOND / (double)c->wall_ns;
 }
@@ -56,11 +56,11 @@ json_t *bench_json(bench_case *c)
 {
     return json_pack("{s:f, s:f, s:f, s:f, s:I}", "p50_us", bench_percentile_us(c, 50), "p95_us",
                      bench_percentile_us(c, 95), "p99_us", bench_percentile_us(c, 99), "rps",
-                     bench_rate(c), "count", (json_int_t)c->count);
+                     rate(c), "count", (json_int_t)c->count);
 }
 
 void bench_print(bench_case *c)
 {
     printf("%-28s %10.1f %10.1f %10.1f %10.0f %8zu\n", c->name, bench_percentile_us(c, 50),
-           bench_percentile_us(c, 95), bench_percentile_us(c, 99), bench_rate(c), c->count);
+           bench_percentile_us(c, 95), bench_percentile_us(c, 99), rate(c), c->count);
 }

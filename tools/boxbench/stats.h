@@ -19,7 +19,6 @@ void bench_done(bench_case *c);
 
 /* Microseconds; percent 0-100. Sorts. 0 without samples. */
 double bench_percentile_us(bench_case *c, double percent);
-double bench_rate(const bench_case *c);
 
 /* {p50_us, p95_us, p99_us, rps, count} */
 json_t *bench_json(bench_case *c);

@@ -33,8 +33,8 @@ static char *decimal(size_t value)
     return text;
 }
 
-void method_names_init(method_names *m, const Google__Protobuf__FileDescriptorProto *file,
-                       size_t service, size_t method)
+static void method_names_init(method_names *m, const Google__Protobuf__FileDescriptorProto *file,
+                              size_t service, size_t method)
 {
     const Google__Protobuf__ServiceDescriptorProto *s = file->service[service];
     const Google__Protobuf__MethodDescriptorProto *d = s->method[method];
@@ -57,7 +57,7 @@ void method_names_init(method_names *m, const Google__Protobuf__FileDescriptorPr
     m->vars[METHOD_STRINGS] = (emit_var){"kind", kind_of(m)};
 }
 
-void method_names_done(method_names *m)
+static void method_names_done(method_names *m)
 {
     for (size_t i = 0; i < METHOD_STRINGS; i++)
         free(m->strings[i]);

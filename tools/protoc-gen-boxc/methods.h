@@ -16,10 +16,6 @@ typedef struct method_names {
     emit_var vars[11];
 } method_names;
 
-void method_names_init(method_names *m, const Google__Protobuf__FileDescriptorProto *file,
-                       size_t service, size_t method);
-void method_names_done(method_names *m);
-
 /* For every method of a service. */
 void methods_emit_each(emitter *e, const Google__Protobuf__FileDescriptorProto *file,
                        size_t service,
