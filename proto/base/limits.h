@@ -53,8 +53,8 @@
 #define BOX_MAX_CONNECTIONS 4096
 /* TLS handshake and HTTP/2 preface must be done by then. */
 #define BOX_HANDSHAKE_TIMEOUT_SECONDS 10
-/* A TCP peer none of whose calls had a good token is asked to leave when it has no call open for this
- * long; when BOX_MAX_CONNECTIONS is reached, the oldest of these goes at once. */
+/* A TCP peer none of whose calls had a good token is asked to leave when it has no call open for
+ * this long; when BOX_MAX_CONNECTIONS is reached, the oldest of these goes at once. */
 #define BOX_STRANGER_SECONDS 30
 /* Worker pool: threads and queued jobs; a full queue is RESOURCE_EXHAUSTED. */
 #define BOX_WORKER_THREADS 4
