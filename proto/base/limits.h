@@ -188,9 +188,9 @@
 #define BOX_WARDEN_MAX_RETRY_MS 5000
 /* From connect to the agent's HELLO. */
 #define BOX_AGENT_HELLO_SECONDS 10
-/* From START to STARTED: starting takes under a millisecond, but a sandbox may have a hundredth of a
- * core, or a program on a slow disk. An agent that needs longer counts as lost. */
-#define BOX_AGENT_START_SECONDS 30
+/* From START to STARTED: starting takes under a millisecond, but a sandbox may have a hundredth of
+ * a core, or a program on a slow disk. An agent that needs longer counts as lost. */
+#define BOX_AGENT_STARTED_SECONDS 30
 /* Packets that wait because an agent does not read; one more and it counts as broken. */
 #define BOX_AGENT_MAX_QUEUE 2048
 

@@ -130,7 +130,7 @@ static void expect_started(box_agent *a)
 {
     a->start_unanswered = true;
     box_timer_set(a->timer,
-                  box_time_add(box_loop_now(a->loop), BOX_AGENT_START_SECONDS * BOX_SECOND));
+                  box_time_add(box_loop_now(a->loop), BOX_AGENT_STARTED_SECONDS * BOX_SECOND));
 }
 
 static void flush(box_agent *a)

@@ -661,10 +661,10 @@ static void an_agent_that_never_starts_a_command_is_given_up(void **state)
     outcome o = {0};
     r->warden.hang_start = true;
     rig_exec(r, &o, "s", "hang");
-    rig_wait(r, (BOX_AGENT_START_SECONDS - 1) * BOX_SECOND);
+    rig_wait(r, (BOX_AGENT_STARTED_SECONDS - 1) * BOX_SECOND);
     assert_false(o.done);
     assert_int_equal(r->warden.creates, 1);
-    rig_wait(r, (BOX_AGENT_START_SECONDS + 2) * BOX_SECOND); /* once more, in a new sandbox */
+    rig_wait(r, (BOX_AGENT_STARTED_SECONDS + 2) * BOX_SECOND); /* once more, in a new sandbox */
     assert_int_equal(r->warden.creates, 2);
     assert_true(o.done);
     assert_int_equal(o.error.reason, BOX_SESSION_BROKEN);
@@ -685,9 +685,9 @@ static void a_cancelled_command_that_never_started_does_not_hold_its_slot(void *
     outcome_free(&o);
     r->warden.hang_start = false;
     box_exec_request request = {.has_queue_timeout = true,
-                                .queue_timeout_ns = 2 * BOX_AGENT_START_SECONDS * BOX_SECOND};
+                                .queue_timeout_ns = 2 * BOX_AGENT_STARTED_SECONDS * BOX_SECOND};
     rig_start(r, &next, "s", "echo x", &request, NULL);
-    rig_wait(r, (BOX_AGENT_START_SECONDS + 2) * BOX_SECOND);
+    rig_wait(r, (BOX_AGENT_STARTED_SECONDS + 2) * BOX_SECOND);
     assert_true(next.done);
     outcome_free(&next);
 }
