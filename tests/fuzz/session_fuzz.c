@@ -95,7 +95,7 @@ static void touch_command(run *f, box_bytes *in)
         BOX_IGNORE(box_exec_signal(o->exec, 15, false, &err)); /* either is right */
         break;
     case 2:
-        (void)box_exec_feed(o->exec, "some input", 10);
+        (void)!box_exec_feed(o->exec, "some input", 10, &(bool){false}, &(box_error){0});
         break;
     case 3:
         box_exec_close_stdin(o->exec);
