@@ -38,15 +38,30 @@ static int make_session(const box_cgroup_tree *t, const box_sandbox_record *r, b
     return box_fail(err, BOX_INTERNAL, "the instance's control group keeps vanishing");
 }
 
-/* "+memory +pids" in the group's subtree_control. */
-static int enable(int dir, uint32_t controllers, box_error *err)
+/* "+memory +pids" in the group's subtree_control. Only when they are not there: the write waits for
+ * groups on their way out. */
+static int enable(int dir, uint32_t wanted, box_error *err)
 {
-    char text[64];
-    (void)snprintf(text, sizeof text, "%s%s%s",
-                   (controllers & BOX_CG_MEMORY) != 0 ? "+memory " : "",
-                   (controllers & BOX_CG_PIDS) != 0 ? "+pids " : "",
-                   (controllers & BOX_CG_CPU) != 0 ? "+cpu" : "");
-    return text[0] == '\0' ? 0 : box_fd_write_file(dir, "cgroup.subtree_control", text, err);
+    char text[256];
+    if (box_proc_read(dir, "cgroup.subtree_control", text, sizeof text) >= 0 &&
+        (wanted & ~box_cgroup_bits(text)) == 0)
+        return 0;
+    (void)snprintf(text, sizeof text, "%s%s%s", (wanted & BOX_CG_MEMORY) != 0 ? "+memory " : "",
+                   (wanted & BOX_CG_PIDS) != 0 ? "+pids " : "",
+                   (wanted & BOX_CG_CPU) != 0 ? "+cpu" : "");
+    return box_fd_write_file(dir, "cgroup.subtree_control", text, err);
+}
+
+/* BASE too: at the top, systemd takes back what none of its units needs while no sandbox lives. */
+static int enable_above(int session, uint32_t controllers, box_error *err)
+{
+    BOX_AUTO(box_closep)
+    int base = openat(session, "../..", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    BOX_AUTO(box_closep)
+    int instance = openat(session, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (base < 0 || instance < 0)
+        return box_fail_errno(err, "open the instance's control group");
+    return enable(base, controllers, err) < 0 ? -1 : enable(instance, controllers, err);
 }
 
 /* CLONE_INTO_CGROUP asks for write access to cgroup.procs of the common ancestor of S/box and
@@ -91,9 +106,7 @@ static int make_one(const box_cgroup_tree *t, const box_sandbox_record *r, box_e
     if (mkdirat(session, "agent", 0755) < 0 || mkdirat(session, "box", 0755) < 0)
         return box_fail_errno(err, "make the sandbox's control groups");
     if (t->version == 2) {
-        BOX_AUTO(box_closep)
-        int instance = openat(session, "..", O_RDONLY | O_CLOEXEC);
-        if (enable(instance, t->controllers, err) < 0 ||
+        if (enable_above(session, t->controllers, err) < 0 ||
             delegate(session, (uid_t)r->uid_base, err) < 0)
             return -1;
     }

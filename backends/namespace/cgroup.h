@@ -1,9 +1,9 @@
 /* Control groups of sandboxes on cgroup v1, v2 and hybrid hosts.
  *
- * In each hierarchy that is used, S = BASE/box-INSTANCE/UID, where BASE is the warden's own group
- * (or a configured parent), holds S/agent (PID 1, a small limit) and S/box (zygote, box-files and
- * commands: the session's limits). In the cgroup2 tree S/box/x belongs to the sandbox's root: the
- * agent makes a group per command there. sandbox-facts.md, section 2. */
+ * In each hierarchy that is used, S = BASE/box-INSTANCE/UID holds S/agent (PID 1, a small limit)
+ * and S/box (zygote, box-files and commands: the session's limits). BASE is the configured group,
+ * else the warden's own on v1 and the top on v2. In the cgroup2 tree S/box/x belongs to the
+ * sandbox's root: the agent makes a group per command there. sandbox-facts.md, section 2. */
 #pragma once
 
 #include <sys/types.h>
@@ -12,10 +12,9 @@
 
 typedef struct box_cgroups box_cgroups;
 
-/* Finds the hierarchies and tries each controller by a real write. `parent` NULL = the warden's
- * own group; on v2 the warden moves to a leaf of it (a group with processes can have no limited
- * children), or takes the top of the tree when it shares its group with others. Never fails for
- * missing controllers: box_cgroups_guarantees tells. */
+/* Finds the hierarchies and tries each controller by a real write. `parent` NULL = see BASE above;
+ * on v2 the warden may move to a leaf (a group with processes can have no limited children). Never
+ * fails for missing controllers: box_cgroups_guarantees tells. */
 int box_cgroups_open(const char *parent, box_cgroups **out, box_error *err) BOX_MUST_USE;
 void box_cgroups_close(box_cgroups *c);
 

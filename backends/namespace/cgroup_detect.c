@@ -18,36 +18,6 @@ struct box_cgroups {
     char v2_top[BOX_CG_PATH]; /* mount point of the cgroup2 tree */
 };
 
-typedef struct controller_name {
-    uint32_t bit;
-    const char *name;
-    const char *v1_probe; /* a file whose writing proves that limits can be set */
-    const char *v2_probe;
-} controller_name;
-
-static const controller_name controllers[] = {
-    {BOX_CG_MEMORY, "memory", "memory.limit_in_bytes", "memory.max"},
-    {BOX_CG_PIDS, "pids", "pids.max", "pids.max"},
-    {BOX_CG_CPU, "cpu", "cpu.cfs_quota_us", "cpu.max"},
-    {BOX_CG_CPUACCT, "cpuacct", NULL, NULL},
-};
-
-/* Bits of a list such as "rw,cpu,cpuacct" or "cpu memory pids". */
-static uint32_t controller_bits(const char *list)
-{
-    uint32_t bits = 0;
-    for (const char *at = list; *at != '\0';) {
-        size_t len = strcspn(at, ", \n");
-        for (size_t i = 0; i < BOX_COUNT(controllers); i++) {
-            if (strlen(controllers[i].name) == len && strncmp(at, controllers[i].name, len) == 0)
-                bits |= controllers[i].bit;
-        }
-        at += len;
-        at += *at != '\0' ? 1 : 0;
-    }
-    return bits;
-}
-
 /* The warden's own path in a hierarchy: /proc/self/cgroup lines are "ID:CONTROLLERS:PATH"; the v2
  * line is "0::PATH". */
 static bool own_path(const char *text, uint32_t version, uint32_t bits, char out[BOX_CG_PATH])
@@ -63,7 +33,7 @@ static bool own_path(const char *text, uint32_t version, uint32_t bits, char out
         if (n < sizeof names) {
             memcpy(names, list + 1, n);
             names[n] = '\0';
-            bool match = version == 2 ? n == 0 : (controller_bits(names) & bits) != 0;
+            bool match = version == 2 ? n == 0 : (box_cgroup_bits(names) & bits) != 0;
             size_t len = (size_t)(line + end - path - 1);
             if (match && len < BOX_CG_PATH) {
                 memcpy(out, path + 1, len);
@@ -111,7 +81,7 @@ static void add_mount(box_cgroups *c, const mount_line *m, const char *own_text,
 {
     box_cgroup_trees *trees = &c->trees;
     box_cgroup_tree t = {.version = strcmp(m->type, "cgroup2") == 0 ? 2 : 1};
-    uint32_t bits = t.version == 1 ? controller_bits(m->options) : 0;
+    uint32_t bits = t.version == 1 ? box_cgroup_bits(m->options) : 0;
     if ((t.version == 1 && (bits == 0 || box_cgroup_find(trees, bits) != NULL)) ||
         (t.version == 2 && box_cgroup_v2(trees) != NULL) || trees->count == BOX_CG_MAX_TREES)
         return;
@@ -150,10 +120,10 @@ static void enable_below(const char *group)
 {
     BOX_AUTO(box_closep)
     int dir = open(group, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    for (size_t i = 0; dir >= 0 && i < BOX_COUNT(controllers); i++) {
+    for (size_t i = 0; dir >= 0 && i < BOX_CG_CONTROLLERS; i++) {
         char enable[32];
         box_error ignored;
-        (void)snprintf(enable, sizeof enable, "+%s", controllers[i].name);
+        (void)snprintf(enable, sizeof enable, "+%s", box_cgroup_controllers[i].name);
         (void)!box_fd_write_file(dir, "cgroup.subtree_control", enable, &ignored);
     }
 }
@@ -200,21 +170,17 @@ static void enter_leaf(const box_cgroup_tree *t)
 }
 
 /* On v2 a group with processes can have no limited children ("no internal processes", kernel
- * cgroup-v2.rst). A warden that has a group for itself goes to a leaf of it. One that shares it,
- * as when it was started from a login, cannot send the others away: its sandboxes are made at the
- * top, which is where engines without systemd make theirs. */
-static void leave_base(box_cgroup_tree *t, const char *top)
+ * cgroup-v2.rst): a warden that has a group for itself goes to a leaf of it. */
+static void leave_base(box_cgroup_tree *t)
 {
     size_t len = strlen(t->base);
     if (len > sizeof LEAF - 1 && strcmp(t->base + len - (sizeof LEAF - 1), LEAF) == 0)
         t->base[len - (sizeof LEAF - 1)] = '\0'; /* started by one that moved before */
-    else if (t->controllers != 0 && is_alone(t->base))
+    else if (is_alone(t->base))
         enter_leaf(t);
-    else
-        (void)snprintf(t->base, sizeof t->base, "%s", top);
 }
 
-static bool probe_file(int dir, uint32_t version, const controller_name *c)
+static bool probe_file(int dir, uint32_t version, const box_cgroup_controller *c)
 {
     box_error err;
     const char *file = version == 2 ? c->v2_probe : c->v1_probe;
@@ -239,8 +205,8 @@ static uint32_t probe(const box_cgroup_tree *t)
         return UINT32_MAX; /* not even a group can be made */
     BOX_AUTO(box_closep)
     int dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    for (size_t i = 0; i < BOX_COUNT(controllers); i++) {
-        const controller_name *c = &controllers[i];
+    for (size_t i = 0; i < BOX_CG_CONTROLLERS; i++) {
+        const box_cgroup_controller *c = &box_cgroup_controllers[i];
         if ((t->controllers & c->bit) == 0)
             continue;
         char enable[32];
@@ -262,20 +228,49 @@ static uint32_t offered(const char *group)
     int dir = open(group, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (dir < 0 || box_proc_read(dir, "cgroup.controllers", list, sizeof list) < 0)
         return 0;
-    return controller_bits(list) & ~(uint32_t)BOX_CG_CPUACCT;
+    return box_cgroup_bits(list) & ~(uint32_t)BOX_CG_CPUACCT;
 }
 
-/* v2: what is not limited by a v1 hierarchy and is offered here. */
-static void choose_v2(const box_cgroups *c, box_cgroup_tree *t, bool own)
+static uint32_t v1_controllers(const box_cgroups *c)
 {
-    uint32_t v1 = 0;
+    uint32_t bits = 0;
     for (size_t i = 0; i < c->trees.count; i++)
-        v1 |= c->trees.all[i].version == 1 ? c->trees.all[i].controllers : 0;
-    t->controllers = offered(t->base) & ~v1;
-    if (own && (offered(c->v2_top) & ~v1) != 0) {
-        leave_base(t, c->v2_top);
-        t->controllers = offered(t->base) & ~v1;
+        bits |= c->trees.all[i].version == 1 ? c->trees.all[i].controllers : 0;
+    return bits;
+}
+
+/* The warden's own group is the second choice on v2. A login's is shared, so that nothing below it
+ * can be limited. A service's breaks what should outlive the service: when it stops, systemd
+ * removes the empty groups below (S/box/x), and cannot start it again while others have limits
+ * there (EBUSY; seen with systemd 252). Engines that are not systemd's use the top, too. */
+static uint32_t place_v2(const box_cgroups *c, box_cgroup_tree *t, uint32_t v1)
+{
+    box_cgroup_tree top = {.version = 2, .controllers = offered(c->v2_top) & ~v1};
+    memcpy(top.base, c->v2_top, sizeof top.base);
+    if (top.controllers != 0 && is_alone(top.base))
+        enter_leaf(&top); /* a container that is only the warden */
+    uint32_t works = probe(&top);
+    if (works != UINT32_MAX && (works != 0 || top.controllers == 0)) {
+        *t = top;
+        return works;
     }
+    t->controllers = offered(t->base) & ~v1;
+    if (t->controllers != 0)
+        leave_base(t);
+    t->controllers = offered(t->base) & ~v1;
+    return probe(t);
+}
+
+/* Which controllers work; UINT32_MAX = the tree is of no use. */
+static uint32_t settle_tree(const box_cgroups *c, box_cgroup_tree *t, const char *parent)
+{
+    if (t->version == 2 && parent == NULL)
+        return place_v2(c, t, v1_controllers(c));
+    if (parent != NULL)
+        make_path(t, c->v2_top);
+    if (t->version == 2)
+        t->controllers = offered(t->base) & ~v1_controllers(c);
+    return probe(t);
 }
 
 static void drop(box_cgroup_trees *trees, size_t i)
@@ -292,11 +287,7 @@ int box_cgroups_open(const char *parent, box_cgroups **out, box_error *err)
     find_mounts(c, parent);
     for (size_t i = 0; i < trees->count;) {
         box_cgroup_tree *t = &trees->all[i];
-        if (parent != NULL)
-            make_path(t, c->v2_top);
-        if (t->version == 2)
-            choose_v2(c, t, parent == NULL);
-        uint32_t works = probe(t);
+        uint32_t works = settle_tree(c, t, parent);
         t->controllers = works;
         if (works == UINT32_MAX || (t->version == 1 && works == 0))
             drop(trees, i);

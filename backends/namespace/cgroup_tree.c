@@ -5,6 +5,29 @@
 
 #include "base/fd.h"
 
+const box_cgroup_controller box_cgroup_controllers[BOX_CG_CONTROLLERS] = {
+    {BOX_CG_MEMORY, "memory", "memory.limit_in_bytes", "memory.max"},
+    {BOX_CG_PIDS, "pids", "pids.max", "pids.max"},
+    {BOX_CG_CPU, "cpu", "cpu.cfs_quota_us", "cpu.max"},
+    {BOX_CG_CPUACCT, "cpuacct", NULL, NULL},
+};
+
+uint32_t box_cgroup_bits(const char *list)
+{
+    uint32_t bits = 0;
+    for (const char *at = list; *at != '\0';) {
+        size_t len = strcspn(at, ", \n");
+        for (size_t i = 0; i < BOX_CG_CONTROLLERS; i++) {
+            const char *name = box_cgroup_controllers[i].name;
+            if (strlen(name) == len && strncmp(at, name, len) == 0)
+                bits |= box_cgroup_controllers[i].bit;
+        }
+        at += len;
+        at += *at != '\0' ? 1 : 0;
+    }
+    return bits;
+}
+
 int box_cgroup_trees_print(const box_cgroup_trees *trees, char out[BOX_SANDBOX_PLACE_BYTES],
                            box_error *err)
 {

@@ -9,6 +9,7 @@ enum {
     BOX_CG_PIDS = 2,
     BOX_CG_CPU = 4,
     BOX_CG_CPUACCT = 8,
+    BOX_CG_CONTROLLERS = 4,
     BOX_CG_MAX_TREES = 6,
     BOX_CG_PATH = 1024,
 };
@@ -23,6 +24,18 @@ typedef struct box_cgroup_trees {
     size_t count;
     box_cgroup_tree all[BOX_CG_MAX_TREES];
 } box_cgroup_trees;
+
+typedef struct box_cgroup_controller {
+    uint32_t bit;
+    const char *name;
+    const char *v1_probe; /* a file whose writing proves that limits can be set */
+    const char *v2_probe;
+} box_cgroup_controller;
+
+extern const box_cgroup_controller box_cgroup_controllers[BOX_CG_CONTROLLERS];
+
+/* Bits of a list such as "rw,cpu,cpuacct" or "cpu memory pids". */
+uint32_t box_cgroup_bits(const char *list);
 
 /* record->place as text, and back: a place that does not parse gives no trees. */
 int box_cgroup_trees_print(const box_cgroup_trees *trees, char out[BOX_SANDBOX_PLACE_BYTES],

@@ -33,7 +33,8 @@ static const box_config_key keys[] = {
     {"agent", BOX_CONFIG_STRING, FIELD(agent),
      .help = "The box-agent program; absent: the one beside box-warden."},
     {"cgroup", BOX_CONFIG_STRING, FIELD(cgroup),
-     .help = "Parent control group, such as /box; absent: the warden's own."},
+     .help = "Parent control group, such as /box; absent: the top on cgroup v2, the warden's own "
+             "on v1."},
     {"allowed_roots", BOX_CONFIG_RECORDS, FIELD(allowed_roots), .max = 64, .fields = root_fields,
      .n_fields = BOX_COUNT(root_fields), .record_size = sizeof(box_allowed_root),
      .help = "Host directories that host_path may name or lie beneath; empty: none."},

@@ -152,8 +152,11 @@ class View(Case):
             "null", "zero", "full", "random", "urandom", "tty", "fd", "stdin", "stdout", "stderr",
             "shm", "pts", "ptmx", "mqueue"})
         self.refused("mknod /tmp/n c 1 3", "not permitted")
-        for path in ("/proc/sys/kernel/core_pattern", "/proc/sysrq-trigger", "/proc/sys/vm/swappiness"):
+        for path in ("/proc/sys/kernel/core_pattern", "/proc/sys/vm/swappiness"):
             self.refused(f"echo 1 >{path}", "denied", "Read-only", "nonexistent")
+        # The null device lies over it, where the kernel has it at all.
+        self.assertIn(self.out("stat -c %t:%T /proc/sysrq-trigger 2>/dev/null || echo none"),
+                      ("1:3", "none"))
         for path in ("/proc/kcore", "/proc/keys", "/proc/timer_list"):
             self.assertEqual(self.out(f"head -c 100 {path} 2>/dev/null | wc -c"), "0", path)
         self.assertEqual(self.out("grep -v '^0* ' /proc/kallsyms 2>/dev/null | wc -l"), "0")

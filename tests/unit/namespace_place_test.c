@@ -42,6 +42,16 @@ static void a_place_is_read_back(void **state)
     }
 }
 
+static void controllers_are_whole_words(void **state)
+{
+    (void)state;
+    assert_int_equal(box_cgroup_bits(""), 0);
+    assert_int_equal(box_cgroup_bits("cpuset cpu io memory hugetlb pids rdma misc\n"),
+                     BOX_CG_CPU | BOX_CG_MEMORY | BOX_CG_PIDS);
+    assert_int_equal(box_cgroup_bits("rw,cpu,cpuacct"), BOX_CG_CPU | BOX_CG_CPUACCT);
+    assert_int_equal(box_cgroup_bits("cpuset,memoryx,pid"), 0);
+}
+
 static void groups_are_named_by_instance_and_sandbox(void **state)
 {
     (void)state;
@@ -167,6 +177,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_place_is_read_back),
+        cmocka_unit_test(controllers_are_whole_words),
         cmocka_unit_test(groups_are_named_by_instance_and_sandbox),
         cmocka_unit_test(host_paths_need_a_root_and_never_the_system),
         cmocka_unit_test(etc_holds_no_secret_of_the_host),
