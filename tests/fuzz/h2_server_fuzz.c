@@ -280,8 +280,7 @@ static int start(const void *handlers, box_call *call, const ProtobufCMessage *r
 {
     (void)handlers;
     server *f = box_call_context(call);
-    bool whole = box_call_method(call)->kind == BOX_UNARY ||
-                 box_call_method(call)->kind == BOX_SERVER_STREAM;
+    bool whole = call->method->kind == BOX_UNARY || call->method->kind == BOX_SERVER_STREAM;
     assert((request != NULL) == whole);
     assert(box_call_is_open(call));
     kept *k = find_place(f);
