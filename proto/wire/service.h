@@ -67,7 +67,7 @@ typedef struct box_service_type {
 typedef struct box_service {
     const box_service_type *type;
     const void *handlers; /* NULL: declared only, every method answers UNIMPLEMENTED */
-    void *context; /* box_call_context */
+    void *context;        /* box_call_context */
 } box_service;
 
 /* Finds "/service/method" among services, compared byte by byte; false when unknown. */
