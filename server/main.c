@@ -1,4 +1,5 @@
 /* boxd: puts the parts together and runs them. The only file that knows them all. */
+#include <limits.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
@@ -124,6 +125,17 @@ static void raise_descriptors(void)
     (void)setrlimit(RLIMIT_NOFILE, &files); /* where it stays low, running out is QUOTA */
 }
 
+/* So that one who runs many commands does not keep others from connecting. */
+static int last_fd_of_commands(void)
+{
+    struct rlimit files;
+    if (getrlimit(RLIMIT_NOFILE, &files) < 0 || files.rlim_cur > INT_MAX)
+        return INT_MAX;
+    int all = (int)files.rlim_cur;
+    int reserved = BOX_RESERVED_DESCRIPTORS < all / 2 ? BOX_RESERVED_DESCRIPTORS : all / 2;
+    return all - reserved - 1;
+}
+
 /* Nobody says when a token expires: open streams are looked at now and then. */
 static void recheck(void *arg)
 {
@@ -216,6 +228,7 @@ static int open_sessions(boxd *b, box_error *err)
         .max_sessions_per_tenant = (uint32_t)b->conf.max_sessions_per_tenant,
         .idle_ttl_ns = b->conf.idle_ttl_ns,
         .lifetime_ns = b->conf.lifetime_ns,
+        .last_fd = last_fd_of_commands(),
         .budget = &b->memory,
     };
     if (list_backends(b, backends, &config.n_backends, err) < 0)

@@ -56,6 +56,8 @@
 /* A TCP peer none of whose calls had a good token is asked to leave when it has no call open for
  * this long; when BOX_MAX_CONNECTIONS is reached, the oldest of these goes at once. */
 #define BOX_STRANGER_SECONDS 30
+/* Descriptors that commands leave to connections, files and wardens; at most half of all. */
+#define BOX_RESERVED_DESCRIPTORS (BOX_MAX_CONNECTIONS + 256)
 /* Worker pool: threads and queued jobs; a full queue is RESOURCE_EXHAUSTED. */
 #define BOX_WORKER_THREADS 4
 #define BOX_WORKER_QUEUE   1024
@@ -162,8 +164,9 @@
 #define BOX_SESSION_SWEEP_MS 1000
 /* Between SIGKILL to what runs and the removal of the sandbox, so that verdicts get out. */
 #define BOX_SESSION_STOP_GRACE_MS 1000
-/* WatchSessions at once, and deletions kept for a slow watcher. */
-#define BOX_MAX_SESSION_WATCHES 1024
+/* WatchSessions at once, of all and of one tenant, and deletions kept for a slow watcher. */
+#define BOX_MAX_SESSION_WATCHES            1024
+#define BOX_MAX_SESSION_WATCHES_PER_TENANT 128
 #define BOX_MAX_WATCH_DELETIONS 1024
 /* Idempotency keys remembered: at once, and for how long after the call ended. */
 #define BOX_MAX_IDEMPOTENCY_KEYS            16384

@@ -40,6 +40,7 @@ typedef struct box_sessions_config {
     uint64_t idle_ttl_ns;             /* 300 s */
     uint64_t lifetime_ns;             /* 48 h */
     int64_t (*wall_ns)(void);         /* NULL = box_wall_ns */
+    int last_fd;                      /* highest descriptor a command may get; 0 = any */
     box_budget *budget;               /* of memory; NULL = none; outlives the sessions */
 } box_sessions_config;
 

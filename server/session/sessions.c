@@ -1,6 +1,7 @@
 /* The manager: made from configuration, swept by its own timer, drained at the end. */
 #include <dirent.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
@@ -141,6 +142,7 @@ static void configure(box_sessions *all, const box_sessions_config *c)
     all->idle_ttl_ns = or_default(c->idle_ttl_ns, BOX_SESSION_IDLE_SECONDS * BOX_SECOND);
     all->lifetime_ns = or_default(c->lifetime_ns, BOX_SESSION_LIFETIME_SECONDS * BOX_SECOND);
     all->budget = c->budget;
+    all->last_fd = c->last_fd != 0 ? c->last_fd : INT_MAX;
     all->wall_ns = c->wall_ns != NULL ? c->wall_ns : box_wall_ns;
 }
 

@@ -125,11 +125,17 @@ static int no_pipe(box_error *err)
 
 /* ours: nonblocking; theirs: 0666, because the inode is boxd's and /dev/stdout is opened by others
  * (sandbox-facts.md, section 6). */
-static int make_pipe(int *ours, int *theirs, bool ours_writes, box_error *err)
+static int make_pipe(int last_fd, int *ours, int *theirs, bool ours_writes, box_error *err)
 {
     int ends[2];
     if (pipe2(ends, O_CLOEXEC) < 0)
         return no_pipe(err);
+    if (ends[0] > last_fd || ends[1] > last_fd) { /* the kernel gives the lowest free numbers */
+        box_closep(&ends[0]);
+        box_closep(&ends[1]);
+        errno = EMFILE;
+        return no_pipe(err);
+    }
     *ours = ends[ours_writes ? 1 : 0];
     *theirs = ends[ours_writes ? 0 : 1];
     if (fchmod(*theirs, 0666) < 0)
@@ -143,7 +149,7 @@ static int start(box_exec *e, box_error *err)
 {
     box_session *s = e->session;
     for (int i = 0; i < 3; i++) {
-        if (make_pipe(&e->result.pipes[i], &e->child_fds[i], i == 0, err) < 0)
+        if (make_pipe(s->all->last_fd, &e->result.pipes[i], &e->child_fds[i], i == 0, err) < 0)
             return -1;
     }
     e->agent_id = s->next_exec_id++;

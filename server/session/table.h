@@ -40,6 +40,7 @@ struct box_sessions {
     uint64_t idle_ttl_ns;
     uint64_t lifetime_ns;
     box_budget *budget; /* NULL = none */
+    int last_fd;        /* highest descriptor of a command's pipes */
     int64_t (*wall_ns)(void);
 
     box_lock lock; /* guards everything below */

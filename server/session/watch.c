@@ -209,10 +209,19 @@ static void add_existing(box_session_watch *w)
     wake(w);
 }
 
+static size_t watches_of_tenant(box_sessions *all, const char *tenant)
+{
+    size_t n = 0;
+    for (box_list *at = all->watches.next; at != &all->watches; at = at->next)
+        n += strcmp(BOX_CONTAINER(at, box_session_watch, link)->tenant, tenant) == 0 ? 1 : 0;
+    return n;
+}
+
 static int enter_locked(box_session_watch *w, bool include_existing, box_error *err)
 {
     box_sessions *all = w->all;
-    if (all->n_watches >= BOX_MAX_SESSION_WATCHES) {
+    if (all->n_watches >= BOX_MAX_SESSION_WATCHES ||
+        watches_of_tenant(all, w->tenant) >= BOX_MAX_SESSION_WATCHES_PER_TENANT) {
         (void)box_fail(err, BOX_RATE_LIMIT, "too many watchers: retry later");
         err->retry_ms = 1000;
         return -1;

@@ -729,6 +729,27 @@ static void a_slow_watcher_costs_bounded_memory_and_is_told_what_it_missed(void 
     box_session_watch_free(w);
 }
 
+static void one_tenants_watchers_leave_places_to_others(void **state)
+{
+    rig *r = *state;
+    static box_session_watch *w[BOX_MAX_SESSION_WATCHES_PER_TENANT];
+    static heard h;
+    box_session_watch *other;
+    box_error err = {0};
+    box_session_watch_request request = {.tenant = "t"};
+    for (size_t i = 0; i < BOX_COUNT(w); i++)
+        assert_int_equal(box_session_watch_new(r->all, &request, &watch_events, &h, &w[i], &err),
+                         0);
+    assert_int_equal(box_session_watch_new(r->all, &request, &watch_events, &h, &other, &err), -1);
+    assert_int_equal(err.reason, BOX_RATE_LIMIT);
+    request.tenant = "other";
+    assert_int_equal(box_session_watch_new(r->all, &request, &watch_events, &h, &other, &err), 0);
+    box_session_watch_free(other);
+    for (size_t i = 0; i < BOX_COUNT(w); i++)
+        box_session_watch_free(w[i]);
+    rig_settle(r);
+}
+
 static void statistics_count_what_lives(void **state)
 {
     rig *r = *state;
@@ -865,6 +886,7 @@ int main(void)
         cmocka_unit_test(nothing_is_made_while_draining_or_disabled),
         TEST(a_watcher_is_told_of_the_whole_life),
         TEST(a_slow_watcher_costs_bounded_memory_and_is_told_what_it_missed),
+        TEST(one_tenants_watchers_leave_places_to_others),
         TEST(statistics_count_what_lives),
         TEST(a_revoked_tenant_loses_its_sessions_and_no_other_does),
         cmocka_unit_test(a_warden_that_comes_back_is_told_what_to_keep),
