@@ -5,16 +5,13 @@
 #include "box/v1/control.box.h"
 #include "box/v1/types.fields.h"
 #include "policy/token.h"
-#include "temp_dir.h"
 #include "warden/protocol.h"
 
 #define CONTROL(method) "/box.v1.ControlService/" method
 
 typedef struct fixture {
-    temp_dir dir;
-    char path[48];
+    harness_store state;
     harness h;
-    box_store *store;
     box_policy *policy;
     box_control *control;
     box_control_config config;
@@ -91,13 +88,9 @@ static int setup(void **state)
     static fixture f;
     static const char *const warnings[] = {"development certificates are in use", NULL};
     box_error err = {0};
-    bool made;
     f = (fixture){0};
-    temp_dir_new(&f.dir);
-    (void)snprintf(f.path, sizeof f.path, "%s/state", f.dir.path);
-    assert_int_equal(box_store_open(f.path, &f.store, &err), 0);
-    assert_int_equal(box_policy_first_start(f.store, fake_wall(), &made, &err), 0);
-    box_policy_config policy = {.store = f.store,
+    harness_store_open(&f.state, fake_wall());
+    box_policy_config policy = {.store = f.state.store,
                                 .auth_failures = 10,
                                 .max_tenants = 10,
                                 .max_tokens_per_tenant = 10,
@@ -135,28 +128,14 @@ static int teardown(void **state)
     harness_stop(&f->h);
     box_control_free(f->control);
     box_policy_free(f->policy);
-    box_store_close(f->store);
-    temp_dir_remove_path(f->path);
-    temp_dir_remove(&f->dir);
+    harness_store_close(&f->state);
     return 0;
 }
-
-static const box_identity root = {.tenant = "default", .scopes = BOX_ALL_SCOPES, .by_peer = true};
 
 static box_reason ask(fixture *f, const char *path, const ProtobufCMessage *request,
                       const box_identity *who, void *response)
 {
     return harness_ask(&f->h, &f->service, path, request, who, response);
-}
-
-static void drop(void *message)
-{
-    protobuf_c_message_free_unpacked(message, NULL);
-}
-
-static char *text(const char *s)
-{
-    return (char *)(uintptr_t)s;
 }
 
 static void health_names_the_selected_backend(void **state)
@@ -165,24 +144,24 @@ static void health_names_the_selected_backend(void **state)
     Box__V1__HealthRequest r;
     Box__V1__HealthResponse *health = NULL;
     box__v1__health_request__init(&r);
-    assert_int_equal(ask(f, CONTROL("Health"), &r.base, &root, &health), BOX_NONE);
+    assert_int_equal(ask(f, CONTROL("Health"), &r.base, &harness_root, &health), BOX_NONE);
     assert_string_equal(health->name, "namespace");
     assert_true(health->available);
     assert_string_equal(health->detail, "");
     assert_false(health->unsafe_direct_execution);
-    drop(health);
+    harness_drop(health);
     f->backends[0].available = false;
     (void)snprintf(f->backends[0].detail, sizeof f->backends[0].detail, "no answer");
-    assert_int_equal(ask(f, CONTROL("Health"), &r.base, &root, &health), BOX_NONE);
+    assert_int_equal(ask(f, CONTROL("Health"), &r.base, &harness_root, &health), BOX_NONE);
     assert_false(health->available);
     assert_string_equal(health->detail, "no answer");
-    drop(health);
+    harness_drop(health);
     f->n_backends = 0;
-    assert_int_equal(ask(f, CONTROL("Health"), &r.base, &root, &health), BOX_NONE);
+    assert_int_equal(ask(f, CONTROL("Health"), &r.base, &harness_root, &health), BOX_NONE);
     assert_string_equal(health->name, "");
     assert_false(health->available);
     assert_true(health->detail[0] != '\0');
-    drop(health);
+    harness_drop(health);
 }
 
 static void a_backend_without_isolation_is_called_unsafe(void **state)
@@ -195,13 +174,13 @@ static void a_backend_without_isolation_is_called_unsafe(void **state)
     f->backends[0].isolation = 0;
     box__v1__health_request__init(&r);
     box__v1__get_status_request__init(&s);
-    assert_int_equal(ask(f, CONTROL("Health"), &r.base, &root, &health), BOX_NONE);
+    assert_int_equal(ask(f, CONTROL("Health"), &r.base, &harness_root, &health), BOX_NONE);
     assert_true(health->unsafe_direct_execution);
-    drop(health);
-    assert_int_equal(ask(f, CONTROL("GetStatus"), &s.base, &root, &status), BOX_NONE);
+    harness_drop(health);
+    assert_int_equal(ask(f, CONTROL("GetStatus"), &s.base, &harness_root, &status), BOX_NONE);
     assert_int_equal(status->n_warnings, 2);
     assert_string_equal(status->warnings[0], "backend host: commands run without isolation");
-    drop(status);
+    harness_drop(status);
 }
 
 static void backends_are_listed_by_name_with_every_guarantee(void **state)
@@ -210,7 +189,7 @@ static void backends_are_listed_by_name_with_every_guarantee(void **state)
     Box__V1__ListBackendsRequest r;
     Box__V1__ListBackendsResponse *list = NULL;
     box__v1__list_backends_request__init(&r);
-    assert_int_equal(ask(f, CONTROL("ListBackends"), &r.base, &root, &list), BOX_NONE);
+    assert_int_equal(ask(f, CONTROL("ListBackends"), &r.base, &harness_root, &list), BOX_NONE);
     assert_int_equal(list->n_backends, 2);
     const Box__V1__BackendInfo *docker = list->backends[0];
     const Box__V1__BackendInfo *namespace = list->backends[1];
@@ -231,7 +210,7 @@ static void backends_are_listed_by_name_with_every_guarantee(void **state)
         holds += g->holds != 0;
     }
     assert_int_equal(holds, 2);
-    drop(list);
+    harness_drop(list);
 }
 
 static void one_backend_is_found_by_name_or_selection(void **state)
@@ -240,18 +219,19 @@ static void one_backend_is_found_by_name_or_selection(void **state)
     Box__V1__GetBackendInfoRequest r;
     Box__V1__GetBackendInfoResponse *info = NULL;
     box__v1__get_backend_info_request__init(&r);
-    assert_int_equal(ask(f, CONTROL("GetBackendInfo"), &r.base, &root, &info), BOX_NONE);
+    assert_int_equal(ask(f, CONTROL("GetBackendInfo"), &r.base, &harness_root, &info), BOX_NONE);
     assert_string_equal(info->backend->name, "namespace");
-    drop(info);
-    r.backend = text("docker");
-    assert_int_equal(ask(f, CONTROL("GetBackendInfo"), &r.base, &root, &info), BOX_NONE);
+    harness_drop(info);
+    r.backend = harness_text("docker");
+    assert_int_equal(ask(f, CONTROL("GetBackendInfo"), &r.base, &harness_root, &info), BOX_NONE);
     assert_string_equal(info->backend->name, "docker");
-    drop(info);
-    r.backend = text("lxc");
-    assert_int_equal(ask(f, CONTROL("GetBackendInfo"), &r.base, &root, NULL), BOX_VALIDATION);
+    harness_drop(info);
+    r.backend = harness_text("lxc");
+    assert_int_equal(ask(f, CONTROL("GetBackendInfo"), &r.base, &harness_root, NULL),
+                     BOX_VALIDATION);
     f->backends[0].selected = false;
-    r.backend = text("");
-    assert_int_equal(ask(f, CONTROL("GetBackendInfo"), &r.base, &root, NULL),
+    r.backend = harness_text("");
+    assert_int_equal(ask(f, CONTROL("GetBackendInfo"), &r.base, &harness_root, NULL),
                      BOX_BACKEND_UNAVAILABLE);
 }
 
@@ -283,8 +263,8 @@ static void status_counts_the_callers_tenant(void **state)
     assert_int_equal(s->n_warnings, 1);
     assert_false(s->initialized);
     assert_null(s->server); /* without admin.read */
-    drop(s);
-    assert_int_equal(ask(f, CONTROL("GetStatus"), &r.base, &root, &s), BOX_NONE);
+    harness_drop(s);
+    assert_int_equal(ask(f, CONTROL("GetStatus"), &r.base, &harness_root, &s), BOX_NONE);
     assert_int_equal(s->server->active_sessions, 12);
     assert_int_equal(s->server->active_execs, 7);
     assert_int_equal(s->server->tenants, 1);
@@ -293,7 +273,7 @@ static void status_counts_the_callers_tenant(void **state)
     assert_int_equal(s->server->loop_threads, 2);
     assert_true(s->server->resident_bytes > 1 << 20);
     assert_int_equal(s->server->limits->max_sessions, 10000);
-    drop(s);
+    harness_drop(s);
 }
 
 static void whoami_tells_how_the_caller_was_recognised(void **state)
@@ -303,17 +283,17 @@ static void whoami_tells_how_the_caller_was_recognised(void **state)
     Box__V1__WhoAmIResponse *me = NULL;
     box_error err = {0};
     box__v1__who_am_irequest__init(&r);
-    assert_int_equal(ask(f, CONTROL("WhoAmI"), &r.base, &root, &me), BOX_NONE);
+    assert_int_equal(ask(f, CONTROL("WhoAmI"), &r.base, &harness_root, &me), BOX_NONE);
     assert_string_equal(me->tenant_id, "default");
     assert_int_equal(me->auth_method, BOX__V1__AUTH_METHOD__AUTH_METHOD_PEER);
     assert_int_equal(me->n_scopes, 15);
     assert_string_equal(me->scopes[0], "admin.read");
     assert_string_equal(me->token_id, "");
-    drop(me);
+    harness_drop(me);
     box_identity off = {.tenant = "default", .scopes = BOX_ALL_SCOPES};
     assert_int_equal(ask(f, CONTROL("WhoAmI"), &r.base, &off, &me), BOX_NONE);
     assert_int_equal(me->auth_method, BOX__V1__AUTH_METHOD__AUTH_METHOD_OFF);
-    drop(me);
+    harness_drop(me);
     box_token t = {.tenant = "default", .name = "ci", .scopes = 1, .expires_ns = fake_wall() + 5};
     char secret[BOX_TOKEN_SECRET_LEN + 1];
     assert_int_equal(box_policy_token_create(f->policy, &t, secret, &err), 0);
@@ -326,7 +306,7 @@ static void whoami_tells_how_the_caller_was_recognised(void **state)
     assert_string_equal(me->token_prefix, t.prefix);
     assert_int_equal(me->expires_at->seconds, 1700000000);
     assert_int_equal(me->expires_at->nanos, 5);
-    drop(me);
+    harness_drop(me);
 }
 
 static void initialize_changes_what_is_set_and_answers_all(void **state)
@@ -337,27 +317,27 @@ static void initialize_changes_what_is_set_and_answers_all(void **state)
     Box__V1__BoxConfig config;
     box__v1__initialize_request__init(&r);
     assert_false(box_policy_is_initialized(f->policy));
-    assert_int_equal(ask(f, CONTROL("Initialize"), &r.base, &root, &done), BOX_NONE);
+    assert_int_equal(ask(f, CONTROL("Initialize"), &r.base, &harness_root, &done), BOX_NONE);
     assert_true(box_policy_is_initialized(f->policy));
     assert_true(done->initialized);
     assert_true(done->backend_reselected);
     assert_string_equal(done->backend, "namespace");
     assert_string_equal(done->config->backend, "auto");
     assert_true(done->config->enabled);
-    drop(done);
+    harness_drop(done);
     box__v1__box_config__init(&config);
     box__v1__box_config__set_backend(&config, "docker");
     box__v1__box_config__set_default_profile(&config, "network_basic");
     box__v1__box_config__set_default_memory_bytes(&config, 1 << 30);
     r.config = &config;
-    assert_int_equal(ask(f, CONTROL("Initialize"), &r.base, &root, &done), BOX_NONE);
+    assert_int_equal(ask(f, CONTROL("Initialize"), &r.base, &harness_root, &done), BOX_NONE);
     assert_string_equal(f->applied.backend, "docker");
     assert_string_equal(f->applied.default_profile, "network_basic");
     assert_string_equal(done->config->backend, "docker");
     assert_string_equal(done->config->default_profile, "network_basic");
     assert_true(box__v1__box_config__has_image(done->config));
     assert_true(done->config->default_memory_bytes == 1 << 30);
-    drop(done);
+    harness_drop(done);
     free(config.backend);
     free(config.default_profile);
 }
@@ -373,17 +353,17 @@ static void a_wrong_initialize_changes_nothing(void **state)
     box__v1__box_config__set_enabled(&config, false);
     box__v1__box_config__set_default_profile(&config, "none");
     box__v1__box_config__set_default_memory_bytes(&config, -1);
-    assert_int_equal(ask(f, CONTROL("Initialize"), &r.base, &root, NULL), BOX_VALIDATION);
+    assert_int_equal(ask(f, CONTROL("Initialize"), &r.base, &harness_root, NULL), BOX_VALIDATION);
     assert_string_equal(box_error_get(&f->h.status, "field:config.default_profile"),
                         "is none of default, offline_readonly, network_basic, network_extended");
     assert_non_null(box_error_get(&f->h.status, "field:config.default_memory_bytes"));
     box__v1__box_config__set_default_profile(&config, "default");
     box__v1__box_config__set_default_memory_bytes(&config, 0);
     box__v1__box_config__set_backend(&config, "lxc");
-    assert_int_equal(ask(f, CONTROL("Initialize"), &r.base, &root, NULL), BOX_VALIDATION);
+    assert_int_equal(ask(f, CONTROL("Initialize"), &r.base, &harness_root, NULL), BOX_VALIDATION);
     box__v1__box_config__set_backend(&config, "auto");
     box__v1__box_config__set_skills_root(&config, "/x");
-    assert_int_equal(ask(f, CONTROL("Initialize"), &r.base, &root, NULL),
+    assert_int_equal(ask(f, CONTROL("Initialize"), &r.base, &harness_root, NULL),
                      BOX_GUARANTEE_UNSUPPORTED);
     assert_string_equal(box_error_get(&f->h.status, "guarantees"), "config.skills_root");
     assert_int_equal(f->applies, 0);
@@ -404,7 +384,7 @@ static void backend_host_is_refused_where_it_must_not_be(void **state)
     box__v1__box_config__init(&config);
     r.config = &config;
     box__v1__box_config__set_backend(&config, "host");
-    assert_int_equal(ask(f, CONTROL("Initialize"), &r.base, &root, NULL), BOX_PERMISSION);
+    assert_int_equal(ask(f, CONTROL("Initialize"), &r.base, &harness_root, NULL), BOX_PERMISSION);
     assert_string_equal(box_error_get(&f->h.status, "rule"), "backend.host");
     free(config.backend);
 }
@@ -420,16 +400,16 @@ static void what_cannot_be_applied_does_not_hold(void **state)
     r.config = &config;
     box__v1__box_config__set_backend(&config, "docker");
     f->refuse_apply = true;
-    assert_int_equal(ask(f, CONTROL("Initialize"), &r.base, &root, NULL), BOX_RATE_LIMIT);
+    assert_int_equal(ask(f, CONTROL("Initialize"), &r.base, &harness_root, NULL), BOX_RATE_LIMIT);
     f->config.hooks.apply = NULL;
     renew(f);
-    assert_int_equal(ask(f, CONTROL("Initialize"), &r.base, &root, NULL),
+    assert_int_equal(ask(f, CONTROL("Initialize"), &r.base, &harness_root, NULL),
                      BOX_GUARANTEE_UNSUPPORTED);
     assert_string_equal(box_error_get(&f->h.status, "guarantees"), "config.backend");
     r.config = NULL;
-    assert_int_equal(ask(f, CONTROL("Initialize"), &r.base, &root, &done), BOX_NONE);
+    assert_int_equal(ask(f, CONTROL("Initialize"), &r.base, &harness_root, &done), BOX_NONE);
     assert_string_equal(done->config->backend, "auto");
-    drop(done);
+    harness_drop(done);
     free(config.backend);
 }
 
@@ -455,10 +435,10 @@ static void initialize_opens_the_gate_and_switches_sandboxes(void **state)
     r.config = &config;
     assert_int_equal(exec_reason(f), BOX_INIT_REQUIRED);
     box__v1__box_config__set_enabled(&config, false);
-    assert_int_equal(ask(f, CONTROL("Initialize"), &r.base, &root, NULL), BOX_NONE);
+    assert_int_equal(ask(f, CONTROL("Initialize"), &r.base, &harness_root, NULL), BOX_NONE);
     assert_int_equal(exec_reason(f), BOX_BOX_DISABLED);
     box__v1__box_config__set_enabled(&config, true);
-    assert_int_equal(ask(f, CONTROL("Initialize"), &r.base, &root, NULL), BOX_NONE);
+    assert_int_equal(ask(f, CONTROL("Initialize"), &r.base, &harness_root, NULL), BOX_NONE);
     assert_int_equal(exec_reason(f), BOX_NONE);
 }
 
@@ -468,10 +448,10 @@ static void shutdown_answers_and_then_tells_main(void **state)
     Box__V1__ShutdownRequest r;
     Box__V1__ShutdownResponse *done = NULL;
     box__v1__shutdown_request__init(&r);
-    assert_int_equal(ask(f, CONTROL("Shutdown"), &r.base, &root, &done), BOX_NONE);
+    assert_int_equal(ask(f, CONTROL("Shutdown"), &r.base, &harness_root, &done), BOX_NONE);
     assert_non_null(done);
     assert_int_equal(f->shutdowns, 1);
-    drop(done);
+    harness_drop(done);
 }
 
 #define WITH_CONTROL(test) cmocka_unit_test_setup_teardown(test, setup, teardown)

@@ -6,25 +6,7 @@
 
 #include "h2_peer.h"
 
-enum { WHOLE = 1 << 20 };
-
-typedef struct pair {
-    h2_peer *client;
-    h2_peer *server;
-} pair;
-
-static pair pair_new(void)
-{
-    return (pair){h2_peer_new(false, NULL), h2_peer_new(true, NULL)};
-}
-
-static void pair_done(pair *p)
-{
-    h2_peer_free(p->client);
-    h2_peer_free(p->server);
-}
-
-static void pair_run(pair *p, size_t chunk)
+static void pair_run(h2_pair *p, size_t chunk)
 {
     h2_run(p->client, p->server, chunk);
 }
@@ -39,8 +21,8 @@ static void answer_once(seen *call)
 
 static void unary(size_t chunk)
 {
-    BOX_AUTO(pair_done)
-    pair p = pair_new();
+    BOX_AUTO(h2_pair_done)
+    h2_pair p = h2_pair_new();
     p.server->on_half_close = answer_once;
     seen *call = h2_peer_call(p.client, "/box.Test/Unary", NULL, 0);
     h2_peer_text(call, "ping");
@@ -81,8 +63,8 @@ static void stream_three(seen *call)
 
 static void server_stream(size_t chunk)
 {
-    BOX_AUTO(pair_done)
-    pair p = pair_new();
+    BOX_AUTO(h2_pair_done)
+    h2_pair p = h2_pair_new();
     p.server->on_half_close = stream_three;
     seen *call = h2_peer_call(p.client, "/box.Test/Watch", NULL, 0);
     h2_peer_text(call, "");
@@ -96,8 +78,8 @@ static void server_stream(size_t chunk)
 
 static void client_stream(size_t chunk)
 {
-    BOX_AUTO(pair_done)
-    pair p = pair_new();
+    BOX_AUTO(h2_pair_done)
+    h2_pair p = h2_pair_new();
     p.server->on_half_close = answer_once;
     seen *call = h2_peer_call(p.client, "/box.Test/Upload", NULL, 0);
     h2_peer_text(call, "a");
@@ -114,8 +96,8 @@ static void client_stream(size_t chunk)
 
 static void bidi(size_t chunk)
 {
-    BOX_AUTO(pair_done)
-    pair p = pair_new();
+    BOX_AUTO(h2_pair_done)
+    h2_pair p = h2_pair_new();
     p.server->on_message = echo;
     p.server->on_half_close = end_ok;
     seen *call = h2_peer_call(p.client, "/box.Test/Chat", NULL, 0);
@@ -147,8 +129,8 @@ static void many_calls_share_a_connection(void **state)
 {
     (void)state;
     enum { CALLS = 250 }; /* above the 100 that are assumed before SETTINGS */
-    BOX_AUTO(pair_done)
-    pair p = pair_new();
+    BOX_AUTO(h2_pair_done)
+    h2_pair p = h2_pair_new();
     p.server->on_message = echo;
     p.server->on_half_close = end_ok;
     char text[16];
@@ -169,8 +151,8 @@ static void many_calls_share_a_connection(void **state)
 static void a_client_waits_for_a_free_stream(void **state)
 {
     (void)state;
-    BOX_AUTO(pair_done)
-    pair p = {h2_peer_new(false, NULL), h2_peer_new(true, &(box_h2_config){.max_streams = 1})};
+    BOX_AUTO(h2_pair_done)
+    h2_pair p = {h2_peer_new(false, NULL), h2_peer_new(true, &(box_h2_config){.max_streams = 1})};
     pair_run(&p, WHOLE);
     seen *first = h2_peer_call(p.client, "/box.Test/Unary", NULL, 0);
     seen *second = h2_peer_call(p.client, "/box.Test/Unary", NULL, 0);
@@ -194,8 +176,8 @@ static void a_client_waits_for_a_free_stream(void **state)
 static void a_client_cancels(void **state)
 {
     (void)state;
-    BOX_AUTO(pair_done)
-    pair p = pair_new();
+    BOX_AUTO(h2_pair_done)
+    h2_pair p = h2_pair_new();
     seen *call = h2_peer_call(p.client, "/box.Test/Chat", NULL, 0);
     h2_peer_text(call, "x");
     pair_run(&p, WHOLE);
@@ -212,8 +194,8 @@ static void a_client_cancels(void **state)
 static void a_server_cancels(void **state)
 {
     (void)state;
-    BOX_AUTO(pair_done)
-    pair p = pair_new();
+    BOX_AUTO(h2_pair_done)
+    h2_pair p = h2_pair_new();
     seen *call = h2_peer_call(p.client, "/box.Test/Chat", NULL, 0);
     pair_run(&p, WHOLE);
     box_h2_cancel(p.server->seen[0].s, &(box_error){.reason = BOX_DEADLINE});
@@ -227,8 +209,8 @@ static void a_server_cancels(void **state)
 static void a_call_cancelled_before_it_was_sent_never_arrives(void **state)
 {
     (void)state;
-    BOX_AUTO(pair_done)
-    pair p = pair_new();
+    BOX_AUTO(h2_pair_done)
+    h2_pair p = h2_pair_new();
     seen *call = h2_peer_call(p.client, "/box.Test/Chat", NULL, 0);
     h2_peer_text(call, "x");
     box_h2_cancel(call->s, &(box_error){.reason = BOX_CANCELLED});
@@ -246,8 +228,8 @@ static void cancel_in_message(seen *call, const uint8_t *data, size_t len)
 static void a_client_may_cancel_inside_a_message(void **state)
 {
     (void)state;
-    BOX_AUTO(pair_done)
-    pair p = pair_new();
+    BOX_AUTO(h2_pair_done)
+    h2_pair p = h2_pair_new();
     p.client->on_message = cancel_in_message;
     p.server->on_half_close = stream_three;
     seen *call = h2_peer_call(p.client, "/box.Test/Watch", NULL, 0);
@@ -270,8 +252,8 @@ static void a_server_may_finish_early_and_the_rest_is_dropped(void **state)
 {
     (void)state;
     static uint8_t piece[60000], big[1024 * 1024];
-    BOX_AUTO(pair_done)
-    pair p = pair_new();
+    BOX_AUTO(h2_pair_done)
+    h2_pair p = h2_pair_new();
     p.server->on_message = finish_in_message;
     seen *call = h2_peer_call(p.client, "/box.Test/Upload", NULL, 0);
     for (int i = 0; i < 40; i++)
@@ -295,8 +277,8 @@ static void a_server_may_finish_early_and_the_rest_is_dropped(void **state)
 static void a_lost_connection_ends_every_call(void **state)
 {
     (void)state;
-    BOX_AUTO(pair_done)
-    pair p = pair_new();
+    BOX_AUTO(h2_pair_done)
+    h2_pair p = h2_pair_new();
     seen *call = h2_peer_call(p.client, "/box.Test/Chat", NULL, 0);
     pair_run(&p, WHOLE);
     h2_peer_lose(p.server);
@@ -310,8 +292,8 @@ static void a_lost_connection_ends_every_call(void **state)
 static void an_answer_that_came_survives_the_loss_of_the_connection(void **state)
 {
     (void)state;
-    BOX_AUTO(pair_done)
-    pair p = pair_new();
+    BOX_AUTO(h2_pair_done)
+    h2_pair p = h2_pair_new();
     p.server->on_half_close = stream_three;
     seen *call = h2_peer_call(p.client, "/box.Test/Watch", NULL, 0);
     box_h2_half_close(call->s);
@@ -327,8 +309,8 @@ static void an_answer_that_came_survives_the_loss_of_the_connection(void **state
 static void a_drain_lets_calls_finish_and_refuses_new_ones(void **state)
 {
     (void)state;
-    BOX_AUTO(pair_done)
-    pair p = pair_new();
+    BOX_AUTO(h2_pair_done)
+    h2_pair p = h2_pair_new();
     p.server->on_half_close = answer_once;
     seen *call = h2_peer_call(p.client, "/box.Test/Chat", NULL, 0);
     pair_run(&p, WHOLE);
@@ -353,8 +335,8 @@ static void a_drain_lets_calls_finish_and_refuses_new_ones(void **state)
 static void calls_the_server_never_took_end_unavailable(void **state)
 {
     (void)state;
-    BOX_AUTO(pair_done)
-    pair p = pair_new();
+    BOX_AUTO(h2_pair_done)
+    h2_pair p = h2_pair_new();
     pair_run(&p, WHOLE);
     box_h2_drain(p.server->h);
     box_h2_drain_finish(p.server->h);

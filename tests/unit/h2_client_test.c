@@ -6,7 +6,7 @@
 
 #include "h2_raw.h"
 
-enum { WHOLE = 1 << 20, END = NGHTTP2_FLAG_END_STREAM };
+enum { END = NGHTTP2_FLAG_END_STREAM };
 
 typedef struct fixture {
     h2_raw raw;
@@ -316,12 +316,6 @@ static void a_server_that_is_none_breaks_the_connection(void **state)
     }
 }
 
-static uint64_t next(uint64_t *seed)
-{
-    *seed = *seed * 6364136223846793005u + 1442695040888963407u;
-    return *seed >> 33;
-}
-
 static void flipped_bytes_never_crash(void **state)
 {
     (void)state;
@@ -335,9 +329,9 @@ static void flipped_bytes_never_crash(void **state)
         raw_frame(&f.raw, NGHTTP2_GOAWAY, 0, 0, "\0\0\0\1\0\0\0\0", 8);
         uint8_t *data = f.raw.out.data + f.raw.out.start;
         size_t len = box_buf_len(&f.raw.out);
-        for (int flips = 1 + (int)(next(&random) % 4); flips > 0; flips--)
-            data[next(&random) % len] = (uint8_t)next(&random);
-        (void)raw_exchange(&f.raw, f.client, 1 + next(&random) % 40);
+        for (int flips = 1 + (int)(h2_next_random(&random) % 4); flips > 0; flips--)
+            data[h2_next_random(&random) % len] = (uint8_t)h2_next_random(&random);
+        (void)raw_exchange(&f.raw, f.client, 1 + h2_next_random(&random) % 40);
         h2_peer_lose(f.client);
         assert_int_equal(f.call->n_closed, 1);
     }

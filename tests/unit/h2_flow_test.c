@@ -8,8 +8,6 @@
 #include "base/limits.h"
 #include "h2_peer.h"
 
-enum { WHOLE = 1 << 20 };
-
 typedef struct pair {
     h2_peer *client;
     h2_peer *server;

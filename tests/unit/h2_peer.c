@@ -202,3 +202,20 @@ void h2_run(h2_peer *a, h2_peer *b, size_t chunk)
         moved += h2_move(b, a, chunk, 16 * 1024);
     } while (moved > 0 || box_h2_wants_send(a->h) || box_h2_wants_send(b->h));
 }
+
+h2_pair h2_pair_new(void)
+{
+    return (h2_pair){h2_peer_new(false, NULL), h2_peer_new(true, NULL)};
+}
+
+void h2_pair_done(h2_pair *p)
+{
+    h2_peer_free(p->client);
+    h2_peer_free(p->server);
+}
+
+uint64_t h2_next_random(uint64_t *seed)
+{
+    *seed = *seed * 6364136223846793005u + 1442695040888963407u;
+    return *seed >> 33;
+}

@@ -3,7 +3,7 @@
 
 #include "wire/h2.h"
 
-enum { H2_MAX_SEEN = 512 };
+enum { H2_MAX_SEEN = 512, WHOLE = 1 << 20 /* a chunk that cuts nothing */ };
 
 /* What one stream's owner was told. */
 typedef struct seen {
@@ -53,3 +53,15 @@ void h2_run(h2_peer *a, h2_peer *b, size_t chunk);
 size_t h2_move(h2_peer *from, h2_peer *to, size_t chunk, size_t max_bytes);
 /* Bytes made by hand, chunk at a time. -1 when the core says the connection is broken. */
 int h2_feed(h2_peer *to, const void *data, size_t len, size_t chunk);
+
+/* Our client and our server. */
+typedef struct h2_pair {
+    h2_peer *client;
+    h2_peer *server;
+} h2_pair;
+
+h2_pair h2_pair_new(void);
+void h2_pair_done(h2_pair *p);
+
+/* The same numbers for the same seed. */
+uint64_t h2_next_random(uint64_t *seed);

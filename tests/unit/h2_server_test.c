@@ -7,7 +7,7 @@
 #include "base/clock.h"
 #include "h2_raw.h"
 
-enum { WHOLE = 1 << 20, END = NGHTTP2_FLAG_END_STREAM };
+enum { END = NGHTTP2_FLAG_END_STREAM };
 
 typedef struct fixture {
     h2_raw raw;
@@ -518,12 +518,6 @@ static void garbage_breaks_the_connection_with_a_goaway(void **state)
     }
 }
 
-static uint64_t next(uint64_t *seed)
-{
-    *seed = *seed * 6364136223846793005u + 1442695040888963407u;
-    return *seed >> 33;
-}
-
 /* Valid conversations with bytes flipped, and noise: nothing may crash, hang or grow. */
 static void flipped_bytes_never_crash(void **state)
 {
@@ -539,9 +533,9 @@ static void flipped_bytes_never_crash(void **state)
         raw_frame(&f.raw, NGHTTP2_RST_STREAM, 0, 1, "\0\0\0\10", 4);
         uint8_t *data = f.raw.out.data + f.raw.out.start;
         size_t len = box_buf_len(&f.raw.out);
-        for (int flips = 1 + (int)(next(&random) % 4); flips > 0; flips--)
-            data[24 + next(&random) % (len - 24)] = (uint8_t)next(&random);
-        (void)raw_exchange(&f.raw, f.server, 1 + next(&random) % 40);
+        for (int flips = 1 + (int)(h2_next_random(&random) % 4); flips > 0; flips--)
+            data[24 + h2_next_random(&random) % (len - 24)] = (uint8_t)h2_next_random(&random);
+        (void)raw_exchange(&f.raw, f.server, 1 + h2_next_random(&random) % 40);
         for (unsigned i = 0; i < f.server->n_seen; i++) {
             if (f.server->seen[i].s != NULL)
                 box_h2_finish(f.server->seen[i].s, NULL, NULL);

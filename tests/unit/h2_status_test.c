@@ -6,24 +6,6 @@
 
 #include "h2_peer.h"
 
-enum { WHOLE = 1 << 20 };
-
-typedef struct pair {
-    h2_peer *client;
-    h2_peer *server;
-} pair;
-
-static pair pair_new(void)
-{
-    return (pair){h2_peer_new(false, NULL), h2_peer_new(true, NULL)};
-}
-
-static void pair_done(pair *p)
-{
-    h2_peer_free(p->client);
-    h2_peer_free(p->server);
-}
-
 static void add(box_metadata *md, const char *key, const char *value)
 {
     box_error err;
@@ -49,8 +31,8 @@ static void send_metadata(seen *call)
 static void metadata_goes_both_ways(void **state)
 {
     (void)state;
-    BOX_AUTO(pair_done)
-    pair p = pair_new();
+    BOX_AUTO(h2_pair_done)
+    h2_pair p = h2_pair_new();
     p.server->on_half_close = send_metadata;
     BOX_AUTO(box_metadata_done)
     box_metadata md = {0};
@@ -119,8 +101,8 @@ static void an_early_error_is_one_block_with_details_and_all_metadata(void **sta
 {
     (void)state;
     for (size_t chunk = 1; chunk < 20; chunk++) {
-        BOX_AUTO(pair_done)
-        pair p = pair_new();
+        BOX_AUTO(h2_pair_done)
+        h2_pair p = h2_pair_new();
         p.server->on_request = refuse;
         seen *call = h2_peer_call(p.client, "/box.Test/Unary", NULL, 0);
         h2_peer_text(call, "never read");
@@ -146,8 +128,8 @@ static void message_then_refuse(seen *call)
 static void an_error_after_messages_comes_in_the_trailers(void **state)
 {
     (void)state;
-    BOX_AUTO(pair_done)
-    pair p = pair_new();
+    BOX_AUTO(h2_pair_done)
+    h2_pair p = h2_pair_new();
     p.server->on_half_close = message_then_refuse;
     seen *call = h2_peer_call(p.client, "/box.Test/Watch", NULL, 0);
     box_h2_half_close(call->s);
@@ -167,8 +149,8 @@ static void every_code_survives(void **state)
 {
     (void)state;
     for (int code = 1; code <= 20; code++) {
-        BOX_AUTO(pair_done)
-        pair p = pair_new();
+        BOX_AUTO(h2_pair_done)
+        h2_pair p = h2_pair_new();
         p.server->on_half_close = finish_with_code;
         p.server->arg = &code;
         seen *call = h2_peer_call(p.client, "/box.Test/Unary", NULL, 0);
@@ -198,8 +180,8 @@ static void huge_trailers(seen *call)
 static void a_status_is_never_lost_to_large_trailers(void **state)
 {
     (void)state;
-    BOX_AUTO(pair_done)
-    pair p = pair_new();
+    BOX_AUTO(h2_pair_done)
+    h2_pair p = h2_pair_new();
     p.server->on_half_close = huge_trailers;
     seen *call = h2_peer_call(p.client, "/box.Test/Unary", NULL, 0);
     box_h2_half_close(call->s);
@@ -210,8 +192,8 @@ static void a_status_is_never_lost_to_large_trailers(void **state)
 static void metadata_larger_than_the_peer_takes_fails_locally(void **state)
 {
     (void)state;
-    BOX_AUTO(pair_done)
-    pair p = pair_new();
+    BOX_AUTO(h2_pair_done)
+    h2_pair p = h2_pair_new();
     h2_run(p.client, p.server, WHOLE);
     BOX_AUTO(box_metadata_done)
     box_metadata md = {0};

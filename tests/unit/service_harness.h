@@ -14,7 +14,9 @@
 #include <cmocka.h>
 
 #include "loop/loop.h"
-#include "policy/identity.h"
+#include "policy/policy.h"
+#include "store/store.h"
+#include "temp_dir.h"
 #include "wire/service.h"
 
 typedef struct harness {
@@ -146,4 +148,42 @@ static inline void harness_stop(harness *h)
     assert_null(failed);
     box_loops_free(h->loops);
     (void)sem_destroy(&h->over);
+}
+
+/* A store in a directory of its own, as a first start leaves it. */
+typedef struct harness_store {
+    temp_dir dir;
+    char path[48];
+    box_store *store;
+} harness_store;
+
+static inline void harness_store_open(harness_store *s, int64_t now_ns)
+{
+    box_error err = {0};
+    bool made = false;
+    temp_dir_new(&s->dir);
+    (void)snprintf(s->path, sizeof s->path, "%s/state", s->dir.path);
+    assert_int_equal(box_store_open(s->path, &s->store, &err), 0);
+    assert_int_equal(box_policy_first_start(s->store, now_ns, &made, &err), 0);
+}
+
+static inline void harness_store_close(harness_store *s)
+{
+    box_store_close(s->store);
+    temp_dir_remove_path(s->path);
+    temp_dir_remove(&s->dir);
+}
+
+static const box_identity harness_root = {
+    .tenant = "default", .scopes = BOX_ALL_SCOPES, .by_peer = true};
+
+static inline void harness_drop(void *message)
+{
+    protobuf_c_message_free_unpacked(message, NULL);
+}
+
+/* Messages have no const texts; requests are only read. */
+static inline char *harness_text(const char *s)
+{
+    return (char *)(uintptr_t)s;
 }

@@ -11,21 +11,6 @@
 #include "base/limits.h"
 #include "session_rig.h"
 
-static int set_up(void **state)
-{
-    rig *r = calloc(1, sizeof *r);
-    rig_init(r, NULL);
-    *state = r;
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    rig_done(*state);
-    free(*state);
-    return 0;
-}
-
 static void a_one_off_command_gives_its_output_and_code_and_leaves_nothing(void **state)
 {
     rig *r = *state;
@@ -748,7 +733,7 @@ static void destroy_on_timeout_ends_the_session(void **state)
     box_session_info_done(&info);
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, rig_set_up, rig_tear_down)
 
 int main(void)
 {

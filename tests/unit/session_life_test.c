@@ -13,21 +13,6 @@
 #include "base/limits.h"
 #include "session_rig.h"
 
-static int set_up(void **state)
-{
-    rig *r = calloc(1, sizeof *r);
-    rig_init(r, NULL);
-    *state = r;
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    rig_done(*state);
-    free(*state);
-    return 0;
-}
-
 static char *text(const char *s)
 {
     return (char *)(uintptr_t)s; /* only read */
@@ -853,7 +838,7 @@ static void a_warden_that_comes_back_is_told_what_to_keep(void **state)
     rig_done(&r);
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, rig_set_up, rig_tear_down)
 
 int main(void)
 {

@@ -48,6 +48,21 @@ void rig_done(rig *r)
         abort(); /* a socket was left behind */
 }
 
+int rig_set_up(void **state)
+{
+    rig *r = calloc(1, sizeof *r);
+    rig_init(r, NULL);
+    *state = r;
+    return 0;
+}
+
+int rig_tear_down(void **state)
+{
+    rig_done(*state);
+    free(*state);
+    return 0;
+}
+
 void rig_settle(rig *r)
 {
     int quiet = 0;

@@ -16,6 +16,9 @@ typedef struct rig {
 /* config may be NULL; loops, run_dir, backends are filled in. Two loops; the test is on loop 1. */
 void rig_init(rig *r, const box_sessions_config *config);
 void rig_done(rig *r);
+/* The same as CMocka's fixture, without a configuration. */
+int rig_set_up(void **state);
+int rig_tear_down(void **state);
 /* Turns everything until nothing happens any more. */
 void rig_settle(rig *r);
 /* Moves the clock in steps of at most a second, settling between. */
