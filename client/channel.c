@@ -118,10 +118,16 @@ static int take_options(box_channel *c, const box_channel_options *o, bool envir
                         box_error *err)
 {
     const char *ca = o->ca_file;
+    const char *cert = o->cert_file;
+    const char *key = o->key_file;
     const char *token_file = NULL;
     /* A boxd of our own knows no token that was made elsewhere, and needs none. */
     if (environment && c->target.kind != BOX_TARGET_SPAWN) {
         ca = ca != NULL ? ca : from_environment("BOX_CA");
+        if (cert == NULL && key == NULL) { /* they belong together */
+            cert = from_environment("BOX_CERT");
+            key = from_environment("BOX_KEY");
+        }
         token_file = o->token == NULL ? from_environment("BOX_TOKEN_FILE") : NULL;
     }
     c->token = box_strdup_null(o->token);
@@ -132,8 +138,10 @@ static int take_options(box_channel *c, const box_channel_options *o, bool envir
         return -1;
     if (c->target.kind != BOX_TARGET_DNS)
         return 0;
+    if (cert == NULL && key != NULL && !o->plaintext)
+        return box_fail(err, BOX_VALIDATION, "key file %s belongs to no certificate file", key);
     if (!o->plaintext)
-        return box_tls_context_client(ca, o->cert_file, o->key_file, &c->tls, err);
+        return box_tls_context_client(ca, cert, key, &c->tls, err);
     c->may_send_tokens = box_target_is_loopback(c->target.host);
     if (c->token != NULL && !c->may_send_tokens)
         return box_fail(err, BOX_VALIDATION, "a token is not sent to %s without TLS",

@@ -110,6 +110,17 @@ void box_conn_retire(box_conn *conn)
     box_conn_free(conn, &why);
 }
 
+/* sys_errno 0: the peer closed it. A private boxd has said why it ended on its stderr, ours. */
+static int lost(const box_conn *conn, int sys_errno, box_error *err)
+{
+    if (conn->channel->target.kind == BOX_TARGET_SPAWN)
+        return box_fail(err, BOX_RUNTIME_UNAVAILABLE, "the private boxd has ended%s",
+                        conn->state < BOX_CONN_READY ? " before it answered" : "");
+    if (sys_errno == 0)
+        return box_fail(err, BOX_RUNTIME_UNAVAILABLE, "the server closed the connection");
+    return box_fail(err, BOX_RUNTIME_UNAVAILABLE, "the connection broke: %s", strerror(sys_errno));
+}
+
 /* --- output ------------------------------------------------------------------------------------
  */
 
@@ -151,8 +162,7 @@ static int write_out(box_conn *conn, box_error *err)
         if (n < 0 && errno == EAGAIN)
             return 0;
         if (n < 0)
-            return box_fail(err, BOX_RUNTIME_UNAVAILABLE, "the connection broke: %s",
-                            strerror(errno));
+            return lost(conn, errno, err);
         if (conn->tls != NULL)
             box_tls_consume(conn->tls, (size_t)n);
         else
@@ -224,10 +234,9 @@ static int read_in(box_conn *conn, bool all, box_error *err)
         if (n < 0 && errno == EAGAIN)
             return 0;
         if (n < 0)
-            return box_fail(err, BOX_RUNTIME_UNAVAILABLE, "the connection broke: %s",
-                            strerror(errno));
+            return lost(conn, errno, err);
         if (n == 0)
-            return box_fail(err, BOX_RUNTIME_UNAVAILABLE, "the server closed the connection");
+            return lost(conn, 0, err);
         if (take_bytes(conn, data, (size_t)n, err) < 0)
             return -1;
         if (!all && n < BOX_CLIENT_INPUT_BYTES)

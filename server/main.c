@@ -427,9 +427,10 @@ int main(int argc, char **argv)
                  ? box_fail(&err, BOX_INTERNAL, "cannot write")
                  : 0;
     if (rc == 0 && !b->options.print_config && !b->options.check_config) {
-        /* A private one shares its client's terminal: only what is wrong is said there. */
-        bool quiet = is_private(b) && b->conf.log_level < BOX_WARN;
-        box_log_setup(quiet ? BOX_WARN : (box_log_level)b->conf.log_level,
+        /* A private one shares its client's terminal, and answers the client what is wrong: it logs
+         * only where another level than the default was asked for. */
+        bool quiet = is_private(b) && b->conf.log_level == BOX_INFO;
+        box_log_setup(quiet ? BOX_LOG_OFF : (box_log_level)b->conf.log_level,
                       (box_log_format)b->conf.log_format);
         rc = run(b, &err);
     }

@@ -331,7 +331,7 @@ static int namespace_open(const struct box_warden_config *config, box_backend **
                           uint32_t *guarantees, char detail[BOX_WARDEN_MAX_NAME], box_error *err)
 {
     if (geteuid() != 0)
-        return box_fail(err, BOX_BACKEND_UNAVAILABLE, "backend namespace needs root");
+        return box_fail(err, BOX_BACKEND_UNAVAILABLE, "needs root");
     BOX_AUTO(closep)
     box_backend *b = box_alloc(sizeof *b);
     *b = (box_backend){.config = config, .agent = -1, .filter = -1};

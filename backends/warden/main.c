@@ -145,9 +145,10 @@ int main(int argc, char **argv)
     else
         rc = -1;
     if (rc < 0) {
-        /* A private one shares its client's terminal: only what is wrong is said there. */
-        bool quiet = o.boxd_fd >= 0 && o.config == NULL && config.log_level < BOX_WARN;
-        box_log_setup(quiet ? BOX_WARN : (box_log_level)config.log_level,
+        /* A private one shares its client's terminal, and tells boxd what is wrong: it logs only
+         * where another level than the default was asked for. */
+        bool quiet = o.boxd_fd >= 0 && o.config == NULL && config.log_level == BOX_INFO;
+        box_log_setup(quiet ? BOX_LOG_OFF : (box_log_level)config.log_level,
                       (box_log_format)config.log_format);
         rc = serve(&o, ops, &config);
     }

@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -72,6 +73,25 @@ static int take_over_dead(int base, const char *own, int to, box_error *err)
     return rc;
 }
 
+/* The base locked. A warden that ended meanwhile may have removed it: then it is made anew. */
+static int open_base(const char *base, int *out, box_error *err)
+{
+    for (;;) {
+        BOX_AUTO(box_closep)
+        int dir = -1;
+        struct stat st;
+        if (box_state_dir(base, &dir, err) < 0 ||
+            box_state_lock(dir, BOX_WARDEN_HELPER_SECONDS * BOX_SECOND, err) < 0)
+            return -1;
+        if (fstat(dir, &st) < 0)
+            return box_fail_errno(err, "look at the state directories");
+        if (st.st_nlink > 0) {
+            *out = box_take_fd(&dir);
+            return 0;
+        }
+    }
+}
+
 int box_private_open(const char *base, box_private_dir *out, box_error *err)
 {
     char normal[64];
@@ -81,8 +101,7 @@ int box_private_open(const char *base, box_private_dir *out, box_error *err)
     box_uid_text(&random, own);
     BOX_AUTO(box_closep)
     int dir = -1;
-    if (box_state_dir(base != NULL ? base : normal, &dir, err) < 0 ||
-        box_state_lock(dir, BOX_WARDEN_HELPER_SECONDS * BOX_SECOND, err) < 0)
+    if (open_base(base != NULL ? base : normal, &dir, err) < 0)
         return -1;
     int n = snprintf(out->path, sizeof out->path, "%s/%s", base != NULL ? base : normal, own);
     if (n < 0 || (size_t)n >= sizeof out->path)
@@ -95,6 +114,19 @@ int box_private_open(const char *base, box_private_dir *out, box_error *err)
     return 0;
 }
 
+/* The last one leaves nothing behind; under the lock, so that nobody is about to make a directory
+ * in it. One that starts just now will see to it when it ends. */
+static void remove_base(const char *path)
+{
+    char base[sizeof((box_private_dir *)0)->path];
+    (void)snprintf(base, sizeof base, "%s", path);
+    *strrchr(base, '/') = '\0'; /* box_private_open put it there */
+    BOX_AUTO(box_closep)
+    int dir = open_dir(AT_FDCWD, base);
+    if (dir >= 0 && flock(dir, LOCK_EX | LOCK_NB) == 0)
+        (void)rmdir(base); /* fails while there are others */
+}
+
 void box_private_remove(const box_private_dir *p)
 {
     BOX_AUTO(box_closep)
@@ -102,4 +134,5 @@ void box_private_remove(const box_private_dir *p)
     if (dir >= 0)
         (void)unlinkat(dir, "root", AT_REMOVEDIR); /* the template's mount point */
     (void)rmdir(p->path); /* fails while state files are in it, as it should */
+    remove_base(p->path);
 }

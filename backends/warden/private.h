@@ -11,5 +11,6 @@ typedef struct box_private_dir {
 
 /* base: where they all are; NULL = /run/box/private (below /tmp for anyone but root). */
 int box_private_open(const char *base, box_private_dir *out, box_error *err) BOX_MUST_USE;
-/* Removes the own directory when its sandboxes are gone; else it stays for the next one. */
+/* Removes the own directory when its sandboxes are gone, else it stays for the next one; and the
+ * base when no other is left. */
 void box_private_remove(const box_private_dir *p);

@@ -46,6 +46,28 @@ static const char *verify_hint(long result)
     }
 }
 
+/* Alerts come as numbers of RFC 8446, section 6.2; a client gets these for its own certificate. */
+static const char *alert_hint(int reason)
+{
+    switch (reason) {
+    case SSL_R_TLSV13_ALERT_CERTIFICATE_REQUIRED:
+        return " (the server requires a client certificate)";
+    case SSL_R_SSLV3_ALERT_BAD_CERTIFICATE:
+    case SSL_R_SSLV3_ALERT_UNSUPPORTED_CERTIFICATE:
+    case SSL_R_SSLV3_ALERT_CERTIFICATE_REVOKED:
+    case SSL_R_SSLV3_ALERT_CERTIFICATE_EXPIRED:
+    case SSL_R_SSLV3_ALERT_CERTIFICATE_UNKNOWN:
+    case SSL_R_TLSV1_ALERT_UNKNOWN_CA:
+        return " (the server does not accept the client certificate)";
+    case SSL_R_WRONG_VERSION_NUMBER:
+        return " (the server does not speak TLS)";
+    case SSL_R_TLSV1_ALERT_NO_APPLICATION_PROTOCOL:
+        return " (the server does not offer HTTP/2)";
+    default:
+        return "";
+    }
+}
+
 static int fail_session(box_tls *t, box_error *err)
 {
     t->failed = true;
@@ -56,11 +78,7 @@ static int fail_session(box_tls *t, box_error *err)
         return box_fail(err, BOX_RUNTIME_UNAVAILABLE, "certificate verify failed: %s%s",
                         X509_verify_cert_error_string(verify), verify_hint(verify));
     }
-    const char *hint = "";
-    if (ERR_GET_REASON(code) == SSL_R_WRONG_VERSION_NUMBER && !t->server)
-        hint = " (the server does not speak TLS)";
-    if (ERR_GET_REASON(code) == SSL_R_TLSV1_ALERT_NO_APPLICATION_PROTOCOL)
-        hint = " (the server does not offer HTTP/2)";
+    const char *hint = t->server ? "" : alert_hint(ERR_GET_REASON(code));
     return box_fail(err, BOX_RUNTIME_UNAVAILABLE, "TLS: %s%s", tls_openssl_text(), hint);
 }
 

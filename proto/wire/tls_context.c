@@ -11,6 +11,8 @@ const char *tls_openssl_text(void)
 {
     unsigned long code = ERR_peek_error();
     const char *text = code != 0 ? ERR_reason_error_string(code) : NULL;
+    if (text == NULL && ERR_SYSTEM_ERROR(code)) /* a file that cannot be opened: errno */
+        text = strerror(ERR_GET_REASON(code));
     ERR_clear_error();
     return text != NULL ? text : "unknown error";
 }

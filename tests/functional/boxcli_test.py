@@ -3,7 +3,11 @@
     boxcli_test.py BOXCLI
 """
 
+import json
 import os
+import re
+import shutil
+import socket
 import stat
 import subprocess
 import sys
@@ -56,14 +60,43 @@ class Help(unittest.TestCase):
 
     def test_output_that_cannot_be_written_is_a_failure(self):
         with open("/dev/full", "w", encoding="ascii") as full:
-            self.assertEqual(run("--help", stdout=full).returncode, 1)
+            for args in (("--help",), ("commands",)):
+                result = run(*args, stdout=full)
+                self.assertEqual(result.returncode, 1)
+                self.assertEqual(result.stderr,
+                                 "boxcli: cannot write the output: No space left on device\n")
+
+    def test_a_reader_that_went_away_is_141_and_no_news(self):
+        reader, writer = os.pipe()
+        os.close(reader)
+        with open(writer, "w", encoding="ascii") as gone:
+            result = run("--help", stdout=gone)
+        self.assertEqual((result.returncode, result.stderr), (141, ""))
+
+    def test_help_has_no_stray_lines(self):
+        for words in commands():
+            for line in run(*words, "--help").stdout.splitlines():
+                self.assertEqual(line, line.rstrip(), words)
+
+    def test_update_offers_what_can_be_updated(self):
+        text = run("session", "update", "--help").stdout
+        self.assertEqual(set(re.findall(r"--[a-z-]+", text)) - {"--help", "--usage"},
+                         {"--label", "--idle-ttl", "--max-parallel-execs", "--cpu", "--memory",
+                          "--pids"})
+        self.assertEqual(run("session", "update", "x", "--image", "y").returncode, 2)
+
+    def test_what_is_not_built_says_so(self):
+        for words in (("run",), ("exec",), ("session", "create")):
+            text = run(*words, "--help").stdout
+            for option in ("image", "network", "persistent"):
+                self.assertRegex(text, rf"(?m)^ +--{option}.*not built yet\)$")
 
 
 class Misuse(unittest.TestCase):
-    def refused(self, *args, text=""):
+    def refused(self, *args, text="", code=2):
         result = run("--endpoint=unix:/nonexistent/box.sock", *args)
         with self.subTest(args=args):
-            self.assertEqual(result.returncode, 2, result.stderr)
+            self.assertEqual(result.returncode, code, result.stderr)
             self.assertEqual(result.stdout, "")
             self.assertIn(text, result.stderr)
 
@@ -86,12 +119,18 @@ class Misuse(unittest.TestCase):
         self.refused("--token-file", text="--token-file")
 
     def test_a_run_without_a_command(self):
-        self.refused("run", text="command")
-        self.refused("run", "--", text="command")
-        self.refused("run", "--shell", "true", "--", "true", text="exclude")
-        self.refused("exec", text="session")
-        self.refused("exec", "work", text="command")
-        self.refused("exec", "", "--", "true", text="session")
+        self.refused("run", text="command", code=125)
+        self.refused("run", "--", text="command", code=125)
+        self.refused("run", "--shell", "true", "--", "true", text="exclude", code=125)
+        self.refused("exec", text="session", code=125)
+        self.refused("exec", "work", text="command", code=125)
+        self.refused("exec", "", "--", "true", text="session", code=125)
+
+    def test_misuse_of_run_and_exec_is_not_the_programs_exit_code(self):
+        self.refused("run", "--nonsense", "--", "true", text="nonsense", code=125)
+        self.refused("exec", "--nonsense", "work", "true", text="nonsense", code=125)
+        self.refused("--nonsense", "run", "--", "true", text="--nonsense", code=125)
+        self.refused("--nonsense", "whoami", "--", "run", text="--nonsense")
 
     def test_values_out_of_range(self):
         for option, values in {
@@ -107,8 +146,11 @@ class Misuse(unittest.TestCase):
             for value in values:
                 if option == "--memory" and value == "1":
                     continue  # one byte: the server's to refuse
-                self.refused("run", option, value, "--", "true", text=value)
+                self.refused("run", option, value, "--", "true", text=value, code=125)
         self.refused("session", "extend", "work", "soon", text="soon")
+        self.refused("session", "list", "--state", "lost", text="lost")
+        self.refused("session", "list", "--label", "NAME", text="NAME")
+        self.refused("init", "--default-memory", "much", text="much")
 
 
 class NoServer(unittest.TestCase):
@@ -121,6 +163,50 @@ class NoServer(unittest.TestCase):
             self.assertIn("cannot connect", result.stderr)
             self.assertIn("is boxd running?", result.stderr)
             self.assertEqual(run(self.NOBODY, "--json", *args).returncode, 1)
+
+    def test_a_socket_one_may_not_open(self):
+        nobody = 61235
+        with tempfile.TemporaryDirectory(prefix="box-socket-") as folder, \
+                socket.socket(socket.AF_UNIX) as listener:
+            listener.bind(os.path.join(folder, "s"))
+            listener.listen()
+            if os.geteuid() != 0:
+                os.chmod(os.path.join(folder, "s"), 0)
+            who = {"user": nobody, "group": nobody} if os.geteuid() == 0 else {}
+            os.chmod(folder, 0o711)
+            program = shutil.copy(BOXCLI, os.path.join(folder, "boxcli"))
+            result = run(f"--endpoint=unix:{folder}/s", "whoami", program=program, cwd="/", **who)
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("Permission denied", result.stderr)
+        self.assertIn("you may not open that socket", result.stderr)
+        self.assertNotIn("is boxd running?", result.stderr)
+
+    def test_errors_as_json(self):
+        result = run(self.NOBODY, "--json", "whoami")
+        self.assertEqual((result.returncode, result.stdout), (1, ""))
+        error = json.loads(result.stderr)["error"]
+        self.assertEqual((error["code"], error["reason"]), ("UNAVAILABLE", "RUNTIME_UNAVAILABLE"))
+        self.assertEqual((error["violations"], error["metadata"]), ([], {}))
+        self.assertIn("/nonexistent/box.sock", error["message"])
+        result = run(self.NOBODY, "--json", "run", "--", "true")
+        self.assertEqual(result.returncode, 125)
+        self.assertEqual(json.loads(result.stderr)["error"]["code"], "UNAVAILABLE")
+        with open("/dev/full", "w", encoding="ascii") as full:
+            error = json.loads(run("--json", "commands", stdout=full).stderr)["error"]
+        self.assertIn("No space left on device", error["message"])
+
+    def test_files_of_tls_that_cannot_be_read(self):
+        server = "--endpoint=dns:///127.0.0.1:1"
+        for option in ("--ca", "--cert"):
+            given = run(server, option, "/nope", "whoami")
+            self.assertEqual(given.returncode, 1)
+            self.assertIn("/nope: No such file or directory", given.stderr)
+            named = run(server, "whoami", env={f"BOX_{option[2:].upper()}": "/nope"})
+            self.assertEqual(named.stderr, given.stderr)
+        result = run(server, "--key", "/nope", "whoami")
+        self.assertIn("key file /nope belongs to no certificate file", result.stderr)
+        result = run("whoami", env={"BOX_ENDPOINT": "dns:///127.0.0.1:1", "BOX_CERT": "/nope"})
+        self.assertIn("certificate file /nope: No such file or directory", result.stderr)
 
     def test_run_and_exec_end_with_125(self):
         for args in (("run",), ("exec", "work")):
@@ -165,9 +251,11 @@ class Completion(unittest.TestCase):
         cls.folder = tempfile.TemporaryDirectory(prefix="box-completion-")
         cls.log = os.path.join(cls.folder.name, "log")
         cls.program = os.path.join(cls.folder.name, "boxcli")
-        with open(cls.program, "w", encoding="ascii") as f:
-            f.write(f'#!/bin/bash\nprintf "%s\\n" "$*" >>{cls.log}\nexec {BOXCLI} "$@"\n')
-        os.chmod(cls.program, stat.S_IRWXU)
+
+    def setUp(self):
+        with open(self.program, "w", encoding="ascii") as f:
+            f.write(f'#!/bin/bash\nprintf "%s\\n" "$*" >>{self.log}\nexec {BOXCLI} "$@"\n')
+        os.chmod(self.program, stat.S_IRWXU)
 
     @classmethod
     def tearDownClass(cls):
@@ -203,6 +291,27 @@ class Completion(unittest.TestCase):
         self.assertLessEqual({"create", "get", "list"}, self.complete("session", ""))
         self.assertEqual(self.complete("completion", ""), {"bash"})
         self.assertEqual(self.complete("nonsense", "x"), set())
+
+    def test_files_are_offered_only_where_one_is_wanted(self):
+        self.assertNotIn("-o default", run("completion", "bash").stdout.splitlines()[-1])
+
+    def test_ids_of_sessions(self):
+        """From a server that knows three, one of them with a name that nobody should run."""
+        trap = os.path.join(self.folder.name, "trap")
+        ids = ["work", "worse", "other", f"$(touch {trap})"]
+        asked = 'session list --ids'
+        with open(self.program, "w", encoding="ascii") as f:
+            f.write(f'#!/bin/bash\nprintf "%s\\n" "$*" >>{self.log}\n'
+                    f'[[ $* == "{asked}" ]] || exec {BOXCLI} "$@"\n'
+                    f"printf '%s\\n' {' '.join(repr(i) for i in ids)}\n")
+        for words in (("exec",), ("session", "get"), ("session", "update"), ("session", "extend"),
+                      ("session", "stop"), ("session", "delete"), ("session", "watch")):
+            self.assertEqual(self.complete(*words, "wo", ran={asked}), {"work", "worse"})
+            self.assertLessEqual({"work", "other"}, self.complete(*words, "", ran={asked}))
+        self.assertEqual(self.complete("session", "get", "work", "wo"), set())
+        self.assertEqual(self.complete("session", "list", "wo"), set())
+        self.assertEqual(self.complete("--tenant", "x", "session", "get", "wo"), set())
+        self.assertFalse(os.path.exists(trap))
 
     def test_options_of_a_command(self):
         self.assertEqual(self.complete("run", "--mem", ran={"run --help"}), {"--memory"})

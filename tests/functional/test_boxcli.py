@@ -1,9 +1,12 @@
 """boxcli against the real server: what a person at a terminal and a script see."""
 
+import calendar
 import json
 import os
+import pty
 import re
 import select
+import shutil
 import signal
 import subprocess
 import sys
@@ -168,6 +171,59 @@ class Run(Case):
         child.stdout.close()
         self.assertEqual(child.wait(10), 128 + signal.SIGPIPE)
 
+    def test_a_closed_stdout_ends_the_command_too(self):
+        self.client.create(self.sid)
+        child = self.start("exec", self.sid, "--timeout", "100s", "--", "yes")
+        child.stdout.read(10)
+        child.stdout.close()
+        self.assertEqual((child.wait(10), child.stderr.read()), (128 + signal.SIGPIPE, b""))
+        lib.wait_for(lambda: not self.commands_in(self.sid), "nothing runs in the session", 5)
+
+    def test_output_that_cannot_be_written_is_125(self):
+        self.client.create(self.sid)
+        with open("/dev/full", "wb", buffering=0) as full:
+            for args in (("run", "--", "echo", "x"), ("exec", self.sid, "--", "yes"),
+                         ("--json", "run", "--shell", "exit 9")):
+                child = self.start(*args, stdout=full)
+                _, err = child.communicate(b"", 30)
+                self.assertEqual(child.returncode, 125, err)
+                self.assertIn(b"cannot write the output: No space left on device", err)
+        lib.wait_for(lambda: not self.commands_in(self.sid), "nothing runs in the session", 5)
+
+    def test_what_is_done_otherwise_than_asked_is_said(self):
+        code, out, err = self.cli("run", "--timeout", "500s", "--", "echo", "x")
+        self.assertEqual((code, out), (0, b"x\n"))
+        self.assertEqual(err, "boxcli: timeout lowered to 120s (profile.max_timeout)\n")
+        answer = self.json(self.pb.exec.ExecResponse(), "run", "--timeout", "500s", "--", "true")
+        self.assertEqual([a.field for a in answer.adjustments], ["command.timeout"])
+        with self.subTest("a locked field"):
+            code, _, err = self.cli("run", "--profile", "offline_readonly", "--writable-root",
+                                    "--", "true")
+            self.assertEqual(code, 0, err)
+            self.assertRegex(err, r"^boxcli: \w+ set to \w+ \(profile\.locked\)\n$")
+
+    def test_a_violation_is_said_once(self):
+        err = self.fails(125, "run", "--max-lifetime", "100h", "--", "true")
+        self.assertEqual(err.count("spec.max_lifetime"), 1, err)
+        err = self.fails(125, "run", "--max-lifetime", "100h", "--workdir", "x", "--", "true")
+        self.assertEqual((err.count("spec.max_lifetime"), err.count("workdir")), (1, 1), err)
+
+    def test_errors_as_json(self):
+        code, out, err = self.cli("--json", "run", "--max-lifetime", "100h", "--", "true")
+        self.assertEqual((code, out), (125, b""))
+        error = json.loads(err)["error"]
+        self.assertEqual((error["code"], error["reason"]), ("INVALID_ARGUMENT", "VALIDATION"))
+        self.assertEqual([v["field"] for v in error["violations"]], ["spec.max_lifetime"])
+        self.assertIn("48 h", error["violations"][0]["description"])
+        code, out, err = self.cli("session", "get", "none-such", "--json")
+        error = json.loads(err)["error"]
+        self.assertEqual((code, error["code"], error["reason"]),
+                         (1, "NOT_FOUND", "SESSION_NOT_FOUND"))
+        self.assertEqual(error["metadata"], {"kind": "session", "id": "none-such"})
+        code, out, err = self.cli("--json", "run", "--timeout", "300ms", "--", "sleep", "60")
+        self.assertEqual((code, json.loads(out)["verdict"]["status"], err),
+                         (124, "VERDICT_STATUS_TIMED_OUT", ""))
+
     def test_as_json(self):
         answer = self.json(self.pb.exec.ExecResponse(), "run", "--shell", "cat; echo err >&2",
                            stdin=b"\x00\xffbytes")
@@ -177,11 +233,11 @@ class Run(Case):
         self.assertEqual(code, 9)
         self.assertEqual(json.loads(out)["verdict"]["exitCode"], 9)
 
-    def test_misuse_is_2_and_says_how(self):
-        self.fails(2, "run", says=["--help"])
-        self.fails(2, "run", "--timeout", "soon", "--", "true", says=["--timeout"])
-        self.fails(2, "run", "--shell", "true", "--", "true", says=["exclude"])
-        self.fails(2, "run", "--env", "novalue", "--", "true", says=["KEY=VALUE"])
+    def test_misuse_is_125_and_says_how(self):
+        self.fails(125, "run", says=["--help"])
+        self.fails(125, "run", "--timeout", "soon", "--", "true", says=["--timeout"])
+        self.fails(125, "run", "--shell", "true", "--", "true", says=["exclude"])
+        self.fails(125, "run", "--env", "novalue", "--", "true", says=["KEY=VALUE"])
 
 
 class Interrupts(Case):
@@ -292,12 +348,13 @@ class Sessions(Case):
         self.assertNotIn("cpu", err)
 
     def read_until(self, child, pattern):
-        """stdout up to a match."""
+        """stdout up to a match; what matched."""
         seen, end = b"", time.monotonic() + lib.WAIT_SECONDS
         while not re.search(pattern, seen) and time.monotonic() < end:
             if select.select([child.stdout], [], [], 0.1)[0]:
                 seen += os.read(child.stdout.fileno(), 65536)
         self.assertRegex(seen, pattern)
+        return re.search(pattern, seen).group()
 
     def test_watch_follows(self):
         child = self.start("session", "watch")
@@ -306,6 +363,61 @@ class Sessions(Case):
         self.read_until(child, rb"CREATED +" + self.sid.encode() + rb" ")
         child.send_signal(signal.SIGINT)
         self.assertIn(child.wait(10), (0, 130, -signal.SIGINT))
+
+    def test_watch_says_when_it_happened(self):
+        self.client.create(self.sid)
+        child = self.start("session", "watch", self.sid)
+        self.read_until(child, rb"SYNCED")
+        time.sleep(1.1)  # into another second than that of its creation
+        before = int(time.time())
+        self.ok("session", "stop", self.sid)
+        line = self.read_until(child, rb"(?m)^\S+ STATE_CHANGED +" + self.sid.encode() +
+                               rb" +STOPPED .*\(REQUESTED\)$")
+        at = time.strptime(line.split()[0].decode(), "%Y-%m-%dT%H:%M:%SZ")
+        self.assertGreaterEqual(calendar.timegm(at), before)
+        self.assertEqual(len(re.findall(rb"\d{4}-\d\d-\d\dT", line)), 1)
+
+    def test_why_it_stopped_and_its_labels(self):
+        self.client.create(self.sid, labels={"team": "x y", "app": "web"})
+        text = self.ok("session", "get", self.sid)
+        self.assertRegex(text, r"(?m)^state     RUNNING$")
+        self.assertRegex(text, r"(?m)^labels    (app=web team=x y|team=x y app=web)$")
+        self.assertIn("app=web", self.ok("session", "list"))
+        for text in (self.ok("session", "stop", self.sid), self.ok("session", "get", self.sid)):
+            self.assertRegex(text, r"(?m)^state     STOPPED \(REQUESTED\)$")
+            self.assertRegex(text, r"(?m)^stopped   \d{4}-")
+        self.assertRegex(self.ok("session", "list"), rf"(?m)^{self.sid} +STOPPED .*\(REQUESTED\)$")
+
+    def test_a_list_can_be_narrowed(self):
+        other = self.sid + "-other"
+        self.client.create(self.sid, labels={"team": self.sid, "n": "1"})
+        self.client.create(other, labels={"team": self.sid, "n": "2"})
+        self.addCleanup(self.client.delete, other)
+
+        def ids(*args):
+            return self.ok("session", "list", "--label", f"team={self.sid}", *args,
+                           "--ids").split()
+        self.assertEqual(ids(), [self.sid, other])
+        self.assertEqual(ids("--label", "n=2"), [other])
+        self.ok("session", "stop", other)
+        self.assertEqual(ids("--state", "stopped"), [other])
+        self.assertEqual(ids("--state", "RUNNING"), [self.sid])
+        self.assertEqual(ids("--state", "running", "--state", "stopped"), [self.sid, other])
+        self.assertEqual(ids("--state", "error"), [])
+
+    def test_lists_have_a_heading_on_a_terminal_only(self):
+        self.client.create(self.sid)
+        for args, heading in ((("session", "list"), "SESSION"), (("token", "list"), "TOKEN"),
+                              (("tenant", "list"), "TENANT")):
+            self.assertNotIn(heading, self.ok(*args))
+            ours, theirs = pty.openpty()
+            try:
+                child = self.start(*args, stdout=theirs)
+                self.assertEqual(child.wait(30), 0)
+                self.assertRegex(os.read(ours, 65536).decode(), rf"^{heading} +[A-Z]+ ")
+            finally:
+                os.close(ours)
+                os.close(theirs)
 
     def test_watch_as_json_is_messages(self):
         self.client.create(self.sid)
@@ -358,7 +470,7 @@ class Admin(Case):
 
         tokens = self.json(p.ListTokensResponse(), "token", "list", "--of", "cli-tenant").tokens
         self.assertEqual([t.name for t in tokens], ["t"])
-        self.assertIn("valid", self.ok("token", "list", "--of", "cli-tenant"))
+        self.assertRegex(self.ok("token", "list", "--of", "cli-tenant"), " valid +never ")
         self.assertEqual(self.ok("token", "revoke", tokens[0].token_id), "")
         self.fails(1, *mine, "whoami", says=["UNAUTHENTICATED", "token"])
         self.assertEqual(self.ok("token", "list", "--of", "cli-tenant"), "")
@@ -380,7 +492,15 @@ class Admin(Case):
                            "session.read", "--ttl", "1h")
         left = answer.token.expires_at.ToNanoseconds() / 1e9 - time.time()
         self.assertTrue(3500 < left <= 3600)
+        self.assertRegex(self.ok("token", "list"),
+                         rf"(?m)^{answer.token.token_id} .* valid +20\d\d-\d\d-\d\dT\S+Z ")
         self.ok("token", "revoke", answer.token.token_id)
+
+    def test_a_token_that_has_ended(self):
+        answer = self.json(self.pb.admin.CreateTokenResponse(), "token", "create", "--scope",
+                           "session.read", "--ttl", "100ms")
+        pattern = rf"(?m)^{answer.token.token_id} .* expired +20\d\d-"
+        lib.wait_for(lambda: re.search(pattern, self.ok("token", "list", "--all")), "it is expired")
 
     def test_mistakes_name_the_fields(self):
         self.fails(1, "tenant", "create", "../x", says=["VALIDATION", "tenant.tenant_id"])
@@ -402,6 +522,39 @@ class Server(Case):
         self.assertEqual([b.name for b in backends], ["namespace"])
         self.assertIn("namespace: available", self.ok("health"))
         self.assertTrue(self.json(p.HealthResponse(), "health").available)
+        server = re.search(r"(?m)^server .*", self.ok("status")).group()
+        for n, noun in re.findall(r"(\d+) (\w+)", server):
+            self.assertEqual(noun.endswith("s"), n != "1", server)
+
+    def test_a_socket_for_others(self):
+        """boxd's socket is its own user's and root's: everyone else is told so."""
+        env = {"BOX_ENDPOINT": f"unix:{self.boxd.unix_socket}", "BOX_TOKEN_FILE": None,
+               "BOX_CA": None}
+        program = shutil.copy(BOXCLI, self.boxd.folder.file("boxcli-of-others"))
+        done = subprocess.run([program, "whoami"], env=self.environment(**env), user=61236,
+                              group=61236, cwd="/", stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                              timeout=30, check=False)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn(b"Permission denied", done.stderr)
+        self.assertIn(b"you may not open that socket", done.stderr)
+
+    def test_init(self):
+        p = self.pb.control
+        before = self.json(p.InitializeResponse(), "init").config
+        self.addCleanup(self.ok, "init", "--enable", "--default-memory", "0", "--backend",
+                        before.backend, "--default-profile", before.default_profile)
+        text = self.ok("init", "--default-memory", "96MiB", "--default-profile",
+                       "offline_readonly", "--backend", "namespace")
+        self.assertRegex(text, r"(?m)^backend   namespace ")
+        self.assertRegex(text, r"(?m)^profile   offline_readonly$")
+        self.ok("session", "create", self.sid)
+        self.addCleanup(self.ok, "session", "delete", self.sid)
+        self.assertEqual(self.client.get(self.sid).spec.memory_bytes, 96 * MIB)
+        self.assertFalse(self.json(p.InitializeResponse(), "init", "--disable").config.enabled)
+        self.fails(125, "run", "--", "true", says=["BOX_DISABLED"])
+        self.assertIn("enabled", self.ok("init", "--enable"))
+        self.assertEqual(self.ok("run", "--", "echo", "x"), "x\n")
+        self.fails(1, "init", "--default-profile", "none-such", says=["VALIDATION", "profile"])
 
     def test_a_unix_socket_needs_no_token_for_root(self):
         env = {"BOX_ENDPOINT": f"unix:{self.boxd.unix_socket}", "BOX_TOKEN_FILE": None,
@@ -426,6 +579,12 @@ class Server(Case):
         self.fails(1, "whoami", env={"BOX_CA": certs.ca}, says=["certificate", "--ca"])
         self.fails(125, "run", "--", "true", env={"BOX_CA": None}, says=["certificate", "--ca"])
         self.fails(1, "--ca", "/no/such.pem", "whoami", says=["/no/such.pem"])
+
+    def test_files_of_tls_that_cannot_be_read(self):
+        self.fails(1, "--ca", "/no/such.pem", "whoami",
+                   says=["CA file /no/such.pem: No such file or directory"])
+        self.fails(1, "whoami", env={"BOX_CERT": "/no/such.pem"},
+                   says=["certificate file /no/such.pem: No such file or directory"])
 
     def test_a_bad_token(self):
         path = self.boxd.folder.file("bad-token")
@@ -474,6 +633,58 @@ class Server(Case):
         self.fails(2, "completion", "fish", says=["bash"])
 
 
+class OtherServers(Case):
+    """Servers with settings of their own."""
+
+    def other(self, config="", server=""):
+        """The environment of one with these lines, and lines in its section `server`."""
+        boxd = boxd_lib.Boxd(sys.argv[1], config, start=False)
+        self.addCleanup(boxd.stop)
+        path = boxd.folder.file("boxd.yaml")
+        with open(path, encoding="utf-8") as f:
+            text = f.read().replace("server:\n", f"server:\n{server}")
+        with open(path, "w", encoding="utf-8") as f:
+            f.write(text)
+        boxd.start_warden()
+        boxd.start_boxd(wait_backend=False)
+        return {"BOX_ENDPOINT": f"dns:///localhost:{boxd.port}",
+                "BOX_TOKEN_FILE": os.path.join(boxd.state_dir, "admin.token"),
+                "BOX_CA": os.path.join(boxd.state_dir, "ca.pem")}
+
+    def test_init_lets_tenants_in(self):
+        env = self.other(server="  require_init: true\n")
+        lib.wait_for(lambda: self.cli("health", env=env)[0] == 0, "its backend works")
+        self.fails(125, "run", "--", "true", env=env, says=["INIT_REQUIRED", "boxcli init"])
+        self.ok("init", env=env)
+        self.assertEqual(self.ok("run", "--", "echo", "x", env=env), "x\n")
+
+    def test_a_client_certificate(self):
+        folder = lib.TemporaryFolder("box-certificates-")
+        self.addCleanup(folder.remove)
+        certs = lib.Certificates(folder.path)
+        os.mkdir(folder.file("other"))
+        foreign = lib.Certificates(folder.file("other"))
+        os.chmod(folder.path, 0o711)
+        env = self.other(f"tls:\n  client_ca: {certs.ca}\n")
+        for _ in range(5):  # whether the alert or the end of the connection is seen first
+            self.fails(1, "whoami", env=env, says=["requires a client certificate", "--cert",
+                                                   "BOX_KEY"])
+        given = ["--cert", certs.cert, "--key", certs.key]
+        lib.wait_for(lambda: self.cli(*given, "health", env=env)[0] == 0, "its backend works")
+        self.assertIn("tenant  default", self.ok(*given, "whoami", env=env))
+        mine = {"BOX_CERT": certs.cert, "BOX_KEY": certs.key}
+        self.assertEqual(self.ok("run", "--", "echo", "x", env={**env, **mine}), "x\n")
+        with open(folder.file("both.pem"), "wb") as both:
+            for path in (certs.cert, certs.key):
+                with open(path, "rb") as f:
+                    both.write(f.read())
+        self.ok("--cert", folder.file("both.pem"), "whoami", env=env)
+        self.fails(1, "--cert", foreign.cert, "--key", foreign.key, "whoami", env=env,
+                   says=["does not accept the client certificate", "tls.client_ca"])
+        self.fails(1, "--cert", certs.cert, "--key", foreign.key, "whoami", env=env,
+                   says=["key values mismatch"])
+
+
 class Spawn(Case):
     """A private server: no token, no port, nothing left."""
 
@@ -516,6 +727,30 @@ class Spawn(Case):
         lib.wait_for(lambda: not [p for p in below if os.path.exists(f"/proc/{p}")],
                      "all it started is gone")
         lib.wait_for(lambda: not os.listdir(self.temporary), "its files are gone")
+
+    def test_someone_who_is_not_root(self):
+        user = 61237
+        os.chmod(self.temporary, 0o777)
+        programs = lib.TemporaryFolder("box-spawn-programs-")
+        self.addCleanup(programs.remove)
+        os.chmod(programs.path, 0o711)
+        for name in ("boxcli", "boxd", "box-warden", "box-agent"):
+            shutil.copy(os.path.join(sys.argv[1], name), programs.file(name))
+        done = subprocess.run([programs.file("boxcli"), "--endpoint", "spawn:boxd", "run", "--",
+                               "true"], env={"PATH": "/usr/bin:/bin", "TMPDIR": self.temporary},
+                              user=user, group=user, cwd="/", stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE, timeout=60, check=False)
+        self.assertEqual((done.returncode, done.stdout), (125, b""))
+        self.assertEqual(done.stderr.decode(),
+                         "boxcli: backend namespace: needs root (BACKEND_UNAVAILABLE)\n")
+        self.assertEqual(os.listdir(self.temporary), [])
+        self.assertFalse(os.path.exists(f"/tmp/box-private-{user}"))
+
+    def test_a_boxd_that_does_not_start(self):
+        endpoint = f"spawn:{os.path.join(sys.argv[1], 'boxd')} --config /nope"
+        self.fails(1, "--endpoint", endpoint, "whoami",
+                   says=["boxd: /nope: No such file or directory\n",
+                         "boxcli: the private boxd has ended before it answered"])
 
     def test_no_such_boxd(self):
         code, _, err = self.cli("--endpoint", "spawn:/no/such/boxd", "run", "--", "true")

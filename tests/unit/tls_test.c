@@ -482,10 +482,14 @@ static void bad_files_are_named(void **state)
         assert_int_equal(box_tls_context_server(&rows[i], &c, &err), -1);
         assert_int_equal(err.reason, BOX_VALIDATION);
         assert_null(c);
+        bool missing = strstr(err.msg, "/nowhere/") != NULL;
+        assert_int_equal(strstr(err.msg, ": No such file or directory") != NULL, missing);
+        assert_int_equal(missing, i != 2 && i != 3);
+        assert_null(strstr(err.msg, "unknown"));
     }
     assert_int_equal(box_tls_context_client("/nowhere/ca.pem", NULL, NULL, &c, &err), -1);
     assert_int_equal(err.reason, BOX_VALIDATION);
-    assert_non_null(strstr(err.msg, "/nowhere/ca.pem"));
+    assert_non_null(strstr(err.msg, "/nowhere/ca.pem: No such file or directory"));
 }
 
 int main(void)

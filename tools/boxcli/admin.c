@@ -1,6 +1,7 @@
 /* boxcli tenant create|get|list|update|delete, boxcli token create|list|revoke. */
 #include "args.h"
 #include "base/alloc.h"
+#include "base/clock.h"
 #include "box/v1/admin.client.h"
 #include "spec.h"
 
@@ -128,7 +129,7 @@ static void print_tenant(const Box__V1__Tenant *t)
 static int show_tenant(const cli *c, const ProtobufCMessage *response, const Box__V1__Tenant *t)
 {
     if (c->json)
-        return cli_print_json(response);
+        return cli_print_json(c, response);
     if (t != NULL)
         print_tenant(t);
     return CLI_OK;
@@ -226,6 +227,7 @@ static int tenant_list(cli *c, int argc, char **argv)
     box_client_options o = cli_options(c);
     BOX_AUTO(box_freep)
     char *page = box_strdup("");
+    cli_heading(c, "TENANT                   STATE     NAME");
     do {
         Box__V1__ListTenantsRequest request;
         box__v1__list_tenants_request__init(&request);
@@ -235,7 +237,7 @@ static int tenant_list(cli *c, int argc, char **argv)
         request.page_token = page;
         if (box_v1_admin_service_list_tenants(c->channel, &o, &request, &r, &err) < 0)
             return cli_fail(c, &err);
-        if (c->json && cli_print_json(&r->base) != CLI_OK)
+        if (c->json && cli_print_json(c, &r->base) != CLI_OK)
             return CLI_FAILED;
         for (size_t i = 0; !c->json && i < r->n_tenants; i++)
             print_tenant(r->tenants[i]);
@@ -270,10 +272,31 @@ static int tenant_delete(cli *c, int argc, char **argv)
     return show_tenant(c, &r->base, NULL);
 }
 
+#define TOKEN_COLUMNS "%-16s %-16s %-8s %-20s"
+
+static const char *token_state(const Box__V1__Token *t)
+{
+    if (t->revoked_at != NULL)
+        return "revoked";
+    bool ended =
+        t->expires_at != NULL &&
+        t->expires_at->seconds * (int64_t)BOX_SECOND + t->expires_at->nanos <= box_wall_ns();
+    return ended ? "expired" : "valid";
+}
+
+static void token_heading(const cli *c)
+{
+    char line[128];
+    (void)snprintf(line, sizeof line, TOKEN_COLUMNS " %s", "TOKEN", "PREFIX", "STATE", "ENDS",
+                   "NAME: SCOPES");
+    cli_heading(c, line);
+}
+
 static void print_token(const Box__V1__Token *t)
 {
-    printf("%-12s %s...", cli_clean(t->token_id), cli_clean(t->prefix));
-    printf(" %s", t->revoked_at != NULL ? "revoked" : "valid  ");
+    char ends[32];
+    printf(TOKEN_COLUMNS, cli_clean(t->token_id), cli_clean(t->prefix), token_state(t),
+           t->expires_at != NULL ? cli_when(t->expires_at, ends) : "never");
     printf(" %s:", cli_clean(t->name));
     for (size_t i = 0; i < t->n_scopes; i++)
         printf(" %s", cli_clean(t->scopes[i]));
@@ -319,7 +342,7 @@ static int token_create(cli *c, int argc, char **argv)
     if (box_v1_admin_service_create_token(c->channel, &o, &request, &r, &err) < 0)
         return cli_fail(c, &err);
     if (c->json)
-        return cli_print_json(&r->base);
+        return cli_print_json(c, &r->base);
     printf("%s\n", cli_clean(r->secret));
     return CLI_OK;
 }
@@ -342,6 +365,7 @@ static int token_list(cli *c, int argc, char **argv)
     box_client_options o = cli_options(c);
     BOX_AUTO(box_freep)
     char *page = box_strdup("");
+    token_heading(c);
     do {
         Box__V1__ListTokensRequest request;
         box__v1__list_tokens_request__init(&request);
@@ -353,7 +377,7 @@ static int token_list(cli *c, int argc, char **argv)
         request.include_ended = a.include_ended;
         if (box_v1_admin_service_list_tokens(c->channel, &o, &request, &r, &err) < 0)
             return cli_fail(c, &err);
-        if (c->json && cli_print_json(&r->base) != CLI_OK)
+        if (c->json && cli_print_json(c, &r->base) != CLI_OK)
             return CLI_FAILED;
         for (size_t i = 0; !c->json && i < r->n_tokens; i++)
             print_token(r->tokens[i]);
@@ -381,7 +405,7 @@ static int token_revoke(cli *c, int argc, char **argv)
     box_client_options o = cli_options(c);
     if (box_v1_admin_service_revoke_token(c->channel, &o, &request, &r, &err) < 0)
         return cli_fail(c, &err);
-    return c->json ? cli_print_json(&r->base) : CLI_OK;
+    return c->json ? cli_print_json(c, &r->base) : CLI_OK;
 }
 
 const cli_command cli_admin_commands[] = {

@@ -6,8 +6,10 @@
 
 #include "box/call.h"
 #include "box/channel.h"
+#include "box/v1/types.box.h"
 
-/* Exit codes. `run` and `exec` pass on the program's own. */
+/* Exit codes. `run` and `exec` pass on the program's own; all that is not the program's is
+ * CLI_BOX_FAILED with them, misuse too, as with docker and env. */
 enum {
     CLI_OK = 0,
     CLI_FAILED = 1,
@@ -20,15 +22,19 @@ enum {
 };
 
 typedef struct cli {
-    bool json;              /* print response messages as proto3 JSON */
+    bool json;              /* print response messages as proto3 JSON, errors as an object */
     const char *endpoint;   /* NULL: BOX_ENDPOINT */
     const char *token_file; /* NULL: BOX_TOKEN_FILE */
     const char *ca;         /* NULL: BOX_CA */
+    const char *cert;       /* NULL: BOX_CERT */
+    const char *key;        /* NULL: BOX_KEY; else in the file of cert */
     bool plaintext;         /* dns: without TLS */
     const char *tenant;     /* NULL; else metadata box-tenant */
     uint64_t timeout_ns;    /* of unary calls; 0 = 60 s */
     box_channel *channel;   /* made by cli_connect */
     box_metadata metadata;
+    bool is_program;  /* run, exec: the exit code is another program's */
+    int output_errno; /* why stdout could not be written, where that was noticed early */
 } cli;
 
 typedef struct cli_command {
@@ -43,21 +49,31 @@ extern const cli_command cli_run_commands[];
 extern const cli_command cli_session_commands[];
 extern const cli_command cli_admin_commands[];
 extern const cli_command cli_control_commands[];
+extern const cli_command cli_init_commands[];
+extern const cli_command cli_completion_commands[];
 
 /* Parses a command's own options, with --help and --usage made from `parser`. argp ends the program
  * with CLI_MISUSED on a mistake. */
 void cli_parse(const struct argp *parser, int argc, char **argv, void *input);
 
+/* Is the server a private one, "spawn:boxd"? */
+bool cli_is_spawned(const cli *c);
 /* Connects when needed: 0, or -1 after saying what to do. */
 int cli_connect(cli *c);
 /* Options of a unary call. */
 box_client_options cli_options(const cli *c);
 
-/* Says what went wrong and, where it is known, what to do about it. Returns CLI_FAILED. */
+/* Says on stderr what went wrong and, where it is known, what to do about it; with --json as one
+ * object {"error": {...}}. Returns CLI_FAILED. */
 int cli_fail(const cli *c, const box_error *err);
+/* stdout or stderr could not be written (sys_errno 0: why is not known). Says so unless the reader
+ * is gone; the exit code: 128 + SIGPIPE then, CLI_BOX_FAILED of run and exec, else CLI_FAILED. */
+int cli_output_failed(const cli *c, int sys_errno);
+/* "boxcli: timeout lowered to 120s (profile.max_timeout)" on stderr for each. */
+void cli_print_adjustments(Box__V1__Adjustment *const *adjustments, size_t n);
 
 /* Prints a message as JSON and a newline. 0 or CLI_FAILED. */
-int cli_print_json(const ProtobufCMessage *message);
+int cli_print_json(const cli *c, const ProtobufCMessage *message);
 
 /* A message whose fields are all on the heap, with all that hangs off it; NULL is fine. */
 void cli_message_free(void *message);
@@ -69,6 +85,11 @@ int64_t cli_bytes(struct argp_state *state, const char *option, const char *text
 uint64_t cli_duration(struct argp_state *state, const char *option, const char *text);
 int64_t cli_number(struct argp_state *state, const char *option, const char *text, int64_t min,
                    int64_t max);
+
+/* "2026-11-30T13:04:31Z", or "-". */
+const char *cli_when(const Google__Protobuf__Timestamp *t, char out[32]);
+/* The line above a list, when people read it: only on a terminal and without --json. */
+void cli_heading(const cli *c, const char *text);
 
 /* Text for a terminal: control characters in a server's string become '?', in place. Returns it. */
 const char *cli_clean(char *text);

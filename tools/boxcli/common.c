@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
@@ -43,6 +44,12 @@ static const char *from_environment(const char *name)
     return value != NULL && *value != '\0' ? value : NULL;
 }
 
+bool cli_is_spawned(const cli *c)
+{
+    const char *endpoint = c->endpoint != NULL ? c->endpoint : from_environment("BOX_ENDPOINT");
+    return endpoint != NULL && strncmp(endpoint, "spawn:", 6) == 0;
+}
+
 static int connect_channel(cli *c, box_error *err)
 {
     BOX_AUTO(box_buf_done)
@@ -51,15 +58,16 @@ static int connect_channel(cli *c, box_error *err)
     const char *token_file = c->token_file;
     if (c->tenant != NULL && box_metadata_add_text(&c->metadata, "box-tenant", c->tenant, err) < 0)
         return -1;
-    /* With a server named here, the environment's token and CA still apply: the person at the
-     * terminal set both. The library alone would not mix them. */
-    bool spawned = c->endpoint != NULL && strncmp(c->endpoint, "spawn:", 6) == 0;
-    if (c->endpoint != NULL && !spawned && token_file == NULL)
+    /* With a server named here, the environment's token and TLS files still apply: the person at
+     * the terminal set both. The library alone would not mix them. */
+    if (c->endpoint != NULL && !cli_is_spawned(c) && token_file == NULL)
         token_file = from_environment("BOX_TOKEN_FILE");
     if (token_file != NULL && read_token(token_file, &text, &token, err) < 0)
         return -1;
     box_channel_options options = {
         .ca_file = c->ca != NULL ? c->ca : from_environment("BOX_CA"),
+        .cert_file = c->cert != NULL ? c->cert : from_environment("BOX_CERT"),
+        .key_file = c->key != NULL ? c->key : from_environment("BOX_KEY"),
         .token = token,
         .plaintext = c->plaintext,
         .max_message_bytes = MAX_ANSWER_BYTES,
@@ -86,60 +94,13 @@ box_client_options cli_options(const cli *c)
     };
 }
 
-/* What a person can do about it; NULL where the text says it all. */
-static const char *advice(const box_error *err)
-{
-    const char *text = err->msg;
-    if (strstr(text, "certificate") != NULL)
-        return "name the server's CA with --ca or BOX_CA (boxd writes it to ca.pem in its state "
-               "directory)";
-    if (strstr(text, "cannot connect") != NULL || strstr(text, "no server named") != NULL)
-        return "is boxd running? name it with --endpoint or BOX_ENDPOINT, such as "
-               "dns:///localhost:5410";
-    if (err->reason == BOX_UNAUTHENTICATED)
-        return "name a file with a valid token with --token-file or BOX_TOKEN_FILE (boxd writes "
-               "the first one to "
-               "admin.token in its state directory)";
-    if (err->reason == BOX_BACKEND_UNAVAILABLE)
-        return "is box-warden running for that backend? see boxcli backends";
-    return NULL;
-}
-
-static void print_violation(const char *field, const char *problem)
-{
-    BOX_AUTO(box_freep)
-    char *name = box_strdup(field);
-    BOX_AUTO(box_freep)
-    char *text = box_strdup(problem);
-    fprintf(stderr, "  %s: %s\n", cli_clean(name), cli_clean(text));
-}
-
-int cli_fail(const cli *c, const box_error *err)
-{
-    size_t at = 0;
-    const char *key;
-    const char *value;
-    (void)c;
-    fprintf(stderr, "boxcli: %s (%s)\n", err->msg, box_reason_name(err->reason));
-    while (box_error_next(err, &at, &key, &value)) {
-        if (strncmp(key, "field:", 6) == 0)
-            print_violation(key + 6, value);
-    }
-    if (err->retry_ms > 0)
-        fprintf(stderr, "  try again in %u ms\n", err->retry_ms);
-    const char *hint = advice(err);
-    if (hint != NULL)
-        fprintf(stderr, "  %s\n", hint);
-    return CLI_FAILED;
-}
-
-int cli_print_json(const ProtobufCMessage *message)
+int cli_print_json(const cli *c, const ProtobufCMessage *message)
 {
     box_error err;
     BOX_AUTO(box_buf_done)
     box_buf text = {.max_bytes = MAX_ANSWER_BYTES * (size_t)2};
     if (box_json_from_message(message, BOX_JSON_PRETTY, &text, &err) < 0)
-        return cli_fail(NULL, &err);
+        return cli_fail(c, &err);
     (void)fwrite(box_buf_data(&text), 1, box_buf_len(&text), stdout); /* main looks at fflush */
     (void)putchar('\n');
     return CLI_OK;
@@ -184,6 +145,22 @@ int64_t cli_number(struct argp_state *state, const char *option, const char *tex
         argp_error(state, "%s %s: expected a number from %lld to %lld", option, text,
                    (long long)min, (long long)max);
     return value;
+}
+
+const char *cli_when(const Google__Protobuf__Timestamp *t, char out[32])
+{
+    struct tm parts;
+    time_t seconds = t != NULL ? (time_t)t->seconds : 0;
+    if (t == NULL || gmtime_r(&seconds, &parts) == NULL ||
+        strftime(out, 32, "%Y-%m-%dT%H:%M:%SZ", &parts) == 0)
+        return "-";
+    return out;
+}
+
+void cli_heading(const cli *c, const char *text)
+{
+    if (!c->json && isatty(STDOUT_FILENO))
+        puts(text);
 }
 
 /* The C1 controls too, which are two bytes in UTF-8 (C2 80 to C2 9F): terminals obey them as they

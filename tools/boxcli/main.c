@@ -1,4 +1,5 @@
 /* boxcli: Box for people and scripts. Finds the command in the tables, hands it the rest. */
+#include <errno.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -6,10 +7,8 @@
 #include "cli.h"
 
 static const cli_command *const tables[] = {
-    cli_run_commands,
-    cli_session_commands,
-    cli_admin_commands,
-    cli_control_commands,
+    cli_run_commands,     cli_session_commands, cli_admin_commands,
+    cli_control_commands, cli_init_commands,    cli_completion_commands,
 };
 
 typedef struct found {
@@ -56,20 +55,26 @@ static const char usage_text[] =
 static const char options_text[] =
     "\n"
     "Options:\n"
-    "  --json              print the response message as JSON; also behind any command but run and "
-    "exec\n"
+    "  --json              print the response message as JSON, an error as {\"error\": ...} on "
+    "stderr;\n"
+    "                      may also stand behind any command but run and exec\n"
     "  --endpoint=TARGET   dns:///HOST:PORT, unix:/PATH or \"spawn:boxd ...\" (BOX_ENDPOINT)\n"
     "  --token-file=FILE   file with the token (BOX_TOKEN_FILE)\n"
     "  --ca=FILE           PEM file of the CA that signed the server's certificate (BOX_CA)\n"
+    "  --cert=FILE         PEM file of your own certificate, where the server asks for one "
+    "(BOX_CERT)\n"
+    "  --key=FILE          PEM file of its key (BOX_KEY); default: in the file of --cert\n"
     "  --plaintext         no TLS; with a token only to this host\n"
     "  --tenant=ID         act as this tenant (needs scope tenants.act)\n"
     "  --help, --version\n"
     "\n"
     "run and exec end with the program's exit code, 128 + N when signal N ended it, 124 when it "
     "timed out,\n"
-    "125 when Box failed, 126 when it cannot be executed, 127 when it does not exist. Other "
-    "commands end with\n"
-    "0 (done), 1 (failed) or 2 (misused).\n";
+    "125 for all that is not the program's (Box failed, boxcli was misused, the output cannot be "
+    "written),\n"
+    "126 when it cannot be executed, 127 when it does not exist. Other commands end with 0 (done), "
+    "1 (failed)\n"
+    "or 2 (misused). All end with 141 when the reader of their output went away.\n";
 
 static int usage(FILE *to)
 {
@@ -115,6 +120,23 @@ static bool option(const char *name, int argc, char **argv, int *at, const char 
     return true;
 }
 
+static bool is_program(const char *noun)
+{
+    return strcmp(noun, "run") == 0 || strcmp(noun, "exec") == 0;
+}
+
+/* A mistake before the noun; of run and exec it must not look like the program's exit code. */
+static int misused_code(int argc, char **argv, int at)
+{
+    for (int i = at; i < argc; i++) {
+        if (strcmp(argv[i], "--") == 0)
+            break;
+        if (is_program(argv[i]))
+            return CLI_BOX_FAILED;
+    }
+    return CLI_MISUSED;
+}
+
 static int misused(const char *what, const char *word)
 {
     fprintf(stderr, "boxcli: %s %s; see boxcli --help\n", what, word);
@@ -143,8 +165,11 @@ static int parse_global(cli *c, int argc, char **argv, int *code)
         } else if (!option("--endpoint", argc, argv, &at, &c->endpoint) &&
                    !option("--token-file", argc, argv, &at, &c->token_file) &&
                    !option("--ca", argc, argv, &at, &c->ca) &&
+                   !option("--cert", argc, argv, &at, &c->cert) &&
+                   !option("--key", argc, argv, &at, &c->key) &&
                    !option("--tenant", argc, argv, &at, &c->tenant)) {
-            *code = misused("unknown option", argv[at]);
+            (void)misused("unknown option", argv[at]);
+            *code = misused_code(argc, argv, at);
             return -1;
         } else if (at == before) {
             *code = misused("a value is missing behind", argv[at]);
@@ -168,12 +193,11 @@ static int unknown(int argc, char **argv)
 
 /* --json may also stand behind the command, where people put it; not for run and exec, whose words
  * are another program's. Returns the words left. */
-static int take_json(cli *c, const cli_command *command, int argc, char **argv)
+static int take_json(cli *c, int argc, char **argv)
 {
     int kept = 0;
-    bool foreign = strcmp(command->noun, "run") == 0 || strcmp(command->noun, "exec") == 0;
     for (int i = 0; i < argc; i++) {
-        if (!foreign && strcmp(argv[i], "--json") == 0)
+        if (!c->is_program && strcmp(argv[i], "--json") == 0)
             c->json = true;
         else
             argv[kept++] = argv[i];
@@ -190,7 +214,10 @@ static int run(cli *c, int argc, char **argv)
     found f = find(argc, argv);
     if (f.command == NULL)
         return unknown(argc, argv);
-    argc = take_json(c, f.command, argc, argv);
+    c->is_program = is_program(f.command->noun);
+    if (c->is_program)
+        argp_err_exit_status = CLI_BOX_FAILED;
+    argc = take_json(c, argc, argv);
     char name[64];
     (void)snprintf(name, sizeof name, "boxcli %s%s%s", f.command->noun,
                    f.command->verb != NULL ? " " : "",
@@ -208,10 +235,10 @@ int main(int argc, char **argv)
     int at = parse_global(&c, argc, argv, &code);
     if (at >= 0)
         code = at < argc ? run(&c, argc - at, argv + at) : usage(stderr);
-    if ((fflush(stdout) != 0 || ferror(stdout) != 0) && code == CLI_OK) {
-        fputs("boxcli: cannot write the output\n", stderr);
-        code = CLI_FAILED;
-    }
+    if (fflush(stdout) != 0 && c.output_errno == 0)
+        c.output_errno = errno;
+    if (ferror(stdout) != 0)
+        code = cli_output_failed(&c, c.output_errno);
     box_channel_free(c.channel);
     box_metadata_done(&c.metadata);
     return code;

@@ -28,7 +28,7 @@ static const struct argp_option options[] = {
     {.name = "timeout",
      .key = OPT_TIMEOUT,
      .arg = "TIME",
-     .doc = "kill it after this long, such as 30s (the profile's)"},
+     .doc = "kill it after this long, such as 30s"},
     {.name = "idle-timeout",
      .key = OPT_IDLE_TIMEOUT,
      .arg = "TIME",
@@ -42,10 +42,7 @@ static const struct argp_option options[] = {
      .key = OPT_WORKDIR,
      .arg = "DIR",
      .doc = "start in this directory (/workspace)"},
-    {.name = "shell",
-     .key = OPT_SHELL,
-     .arg = "TEXT",
-     .doc = "run this text with /bin/sh -c instead of a program"},
+    {.name = "shell", .key = OPT_SHELL, .arg = "TEXT", .doc = "run this text with /bin/sh -c"},
     {.name = "keep-leftovers", .key = OPT_KEEP, .doc = "processes it leaves behind go on"},
     {.name = "kill-leftovers", .key = OPT_KILL, .doc = "processes it leaves behind are killed"},
     {.name = "output-limit",
@@ -202,9 +199,9 @@ static int run_json(cli *c, run_args *a)
     o.timeout_ns = 0; /* the command has its own */
     if (box_v1_exec_service_exec(c->channel, &o, &request, &response, &err) < 0)
         return cli_stream_failed(c, &err);
-    if (cli_print_json(&response->base) != CLI_OK)
+    if (cli_print_json(c, &response->base) != CLI_OK)
         return CLI_BOX_FAILED;
-    return cli_verdict_code(response->verdict);
+    return cli_verdict_code(c, response->verdict);
 }
 
 static int run_stream(cli *c, run_args *a)

@@ -1,69 +1,22 @@
 /* boxcli session create|get|list|update|extend|stop|delete|watch. */
-#include <time.h>
+#include <errno.h>
 
 #include "args.h"
 #include "base/alloc.h"
 #include "base/config.h"
 #include "box/v1/session.client.h"
+#include "session_view.h"
 #include "spec.h"
 
 enum { LIST_PAGE = 1000, MAX_PATHS = 64 };
-
-static const char *state_name(Box__V1__SessionState state)
-{
-    const ProtobufCEnumValue *v =
-        protobuf_c_enum_descriptor_get_value(&box__v1__session_state__descriptor, (int)state);
-    return v != NULL ? v->name + strlen("SESSION_STATE_") : "UNKNOWN";
-}
-
-static const char *when(const Google__Protobuf__Timestamp *t, char out[32])
-{
-    struct tm parts;
-    time_t seconds = t != NULL ? (time_t)t->seconds : 0;
-    if (t == NULL || gmtime_r(&seconds, &parts) == NULL ||
-        strftime(out, 32, "%Y-%m-%dT%H:%M:%SZ", &parts) == 0)
-        return "-";
-    return out;
-}
-
-static void print_line(const Box__V1__Session *s)
-{
-    char created[32];
-    printf("%-24s %-9s", cli_clean(s->session_id), state_name(s->state));
-    printf(" %-10s %s", cli_clean(s->backend), when(s->created_at, created));
-    if (s->state_detail[0] != '\0')
-        printf(" %s", cli_clean(s->state_detail));
-    printf("\n");
-}
-
-static void print_session(const Box__V1__Session *s)
-{
-    char text[32];
-    printf("session   %s\n", cli_clean(s->session_id));
-    printf("state     %s %s\n", state_name(s->state), cli_clean(s->state_detail));
-    printf("backend   %s\n", cli_clean(s->backend));
-    printf("created   %s\n", when(s->created_at, text));
-    printf("used      %s\n", when(s->last_used_at, text));
-    printf("expires   %s\n", when(s->expires_at, text));
-    if (s->spec != NULL)
-        printf("limits    %lld MiB memory, %d millis CPU, %d pids\n",
-               (long long)s->spec->memory_bytes >> 20, s->spec->cpu_millis, s->spec->pids_limit);
-    printf("commands  %d running, %d waiting, %lld in all\n", s->active_execs, s->queued_execs,
-           (long long)s->total_execs);
-    for (size_t i = 0; i < s->n_adjustments; i++) {
-        printf("adjusted  %s", cli_clean(s->adjustments[i]->field));
-        printf(" to %s", cli_clean(s->adjustments[i]->effective));
-        printf(" (%s)\n", cli_clean(s->adjustments[i]->rule));
-    }
-}
 
 /* A message's answer in the form asked for. */
 static int show(const cli *c, const ProtobufCMessage *response, const Box__V1__Session *session)
 {
     if (c->json)
-        return cli_print_json(response);
+        return cli_print_json(c, response);
     if (session != NULL)
-        print_session(session);
+        cli_session_print(session);
     return CLI_OK;
 }
 
@@ -73,7 +26,7 @@ typedef struct create_args {
     const char *idempotency_key;
 } create_args;
 
-enum { OPT_IDEMPOTENCY = 0x400, OPT_MISSING };
+enum { OPT_IDEMPOTENCY = 0x400, OPT_MISSING, OPT_LABEL, OPT_STATE, OPT_IDS };
 
 static const struct argp_child spec_children[] = {{.argp = &cli_spec_argp}, {0}};
 
@@ -148,34 +101,120 @@ static int get(cli *c, int argc, char **argv)
     return show(c, &r->base, r->session);
 }
 
+typedef struct list_args {
+    cli_words words;
+    Box__V1__ListSessionsRequest request; /* its filters */
+    bool ids;
+} list_args;
+
+static Box__V1__SessionState parse_state(struct argp_state *state, const char *text)
+{
+    const ProtobufCEnumDescriptor *type = &box__v1__session_state__descriptor;
+    for (unsigned i = 0; i < type->n_values; i++) {
+        Box__V1__SessionState value = (Box__V1__SessionState)type->values[i].value;
+        if (value != BOX__V1__SESSION_STATE__SESSION_STATE_UNSPECIFIED &&
+            strcasecmp(cli_session_state(value), text) == 0)
+            return value;
+    }
+    argp_error(state, "--state %s: expected running, stopped, error, created, starting or stopping",
+               text);
+    return BOX__V1__SESSION_STATE__SESSION_STATE_UNSPECIFIED;
+}
+
+static void add_state(Box__V1__ListSessionsRequest *r, Box__V1__SessionState value)
+{
+    Box__V1__SessionState *grown = box_alloc_array(r->n_states + 1, sizeof *grown);
+    if (r->n_states > 0)
+        memcpy(grown, r->states, r->n_states * sizeof *grown);
+    grown[r->n_states++] = value;
+    free(r->states);
+    r->states = grown;
+}
+
+static error_t parse_list(int key, char *arg, struct argp_state *state)
+{
+    list_args *a = state->input;
+    switch (key) {
+    case OPT_LABEL:
+        CLI_MAP_ADD(&a->request.n_labels, &a->request.labels,
+                    Box__V1__ListSessionsRequest__LabelsEntry,
+                    box__v1__list_sessions_request__labels_entry__init, state, arg);
+        return 0;
+    case OPT_STATE:
+        add_state(&a->request, parse_state(state, arg));
+        return 0;
+    case OPT_IDS:
+        a->ids = true;
+        return 0;
+    default:
+        return cli_words_take(&a->words, key, arg, state);
+    }
+}
+
+static int print_page(const cli *c, const list_args *a, const Box__V1__ListSessionsResponse *r)
+{
+    if (c->json)
+        return cli_print_json(c, &r->base);
+    for (size_t i = 0; i < r->n_sessions; i++) {
+        if (a->ids)
+            puts(cli_clean(r->sessions[i]->session_id));
+        else
+            cli_session_line(r->sessions[i]);
+    }
+    return CLI_OK;
+}
+
 /* All pages; with --json one message a page. */
-static int list(cli *c, int argc, char **argv)
+static int list_pages(cli *c, list_args *a)
 {
     box_error err;
-    cli_words words = {.summary = "Lists your tenant's sessions."};
-    cli_parse_words(&words, argc, argv);
     if (cli_connect(c) < 0)
         return CLI_FAILED;
     box_client_options o = cli_options(c);
     BOX_AUTO(box_freep)
     char *token = box_strdup("");
+    if (!a->ids)
+        cli_session_heading(c);
     do {
-        Box__V1__ListSessionsRequest request;
-        box__v1__list_sessions_request__init(&request);
         BOX_AUTO(cli_message_freep)
         Box__V1__ListSessionsResponse *r = NULL;
-        request.page_size = LIST_PAGE;
-        request.page_token = token;
-        if (box_v1_session_service_list_sessions(c->channel, &o, &request, &r, &err) < 0)
+        a->request.page_size = LIST_PAGE;
+        a->request.page_token = token;
+        if (box_v1_session_service_list_sessions(c->channel, &o, &a->request, &r, &err) < 0)
             return cli_fail(c, &err);
-        if (c->json && cli_print_json(&r->base) != CLI_OK)
+        if (print_page(c, a, r) != CLI_OK)
             return CLI_FAILED;
-        for (size_t i = 0; !c->json && i < r->n_sessions; i++)
-            print_line(r->sessions[i]);
         free(token);
         token = box_strdup(r->next_page_token);
     } while (token[0] != '\0');
     return CLI_OK;
+}
+
+static int list(cli *c, int argc, char **argv)
+{
+    static const struct argp_option options[] = {
+        {.name = "label",
+         .key = OPT_LABEL,
+         .arg = "K=V",
+         .doc = "only with this label; may be repeated"},
+        {.name = "state",
+         .key = OPT_STATE,
+         .arg = "STATE",
+         .doc = "only in this state; may be repeated"},
+        {.name = "ids", .key = OPT_IDS, .doc = "print ids alone, one a line"},
+        {0},
+    };
+    const struct argp parser = {
+        .options = options, .parser = parse_list, .doc = "Lists your tenant's sessions."};
+    list_args a = {0};
+    box__v1__list_sessions_request__init(&a.request);
+    cli_parse(&parser, argc, argv, &a);
+    int code = list_pages(c, &a);
+    for (size_t i = 0; i < a.request.n_labels; i++)
+        cli_message_free(a.request.labels[i]);
+    free(a.request.labels);
+    free(a.request.states);
+    return code;
 }
 
 static bool is_set(const ProtobufCMessage *message, const ProtobufCFieldDescriptor *f)
@@ -193,8 +232,7 @@ static bool is_set(const ProtobufCMessage *message, const ProtobufCFieldDescript
     return f->type == PROTOBUF_C_TYPE_ENUM && *(const int *)value != 0;
 }
 
-/* Whatever the options set is the mask: what cannot be changed is the server's to refuse by name.
- */
+/* Whatever the options set is the mask. */
 static size_t mask_of(const Box__V1__SessionSpec *spec, char *paths[MAX_PATHS])
 {
     const ProtobufCMessageDescriptor *type = spec->base.descriptor;
@@ -208,11 +246,11 @@ static size_t mask_of(const Box__V1__SessionSpec *spec, char *paths[MAX_PATHS])
 
 static int update(cli *c, int argc, char **argv)
 {
+    static const struct argp_child children[] = {{.argp = &cli_live_argp}, {0}};
     const struct argp parser = {.parser = parse_create,
                                 .args_doc = "SESSION",
-                                .doc = "Changes a live session: --label (all of them), --idle-ttl, "
-                                       "--max-parallel-execs, --cpu, --memory, --pids.",
-                                .children = spec_children};
+                                .doc = "Changes a live session. Labels are replaced as a whole.",
+                                .children = children};
     box_error err;
     create_args a = {.words = {.doc = "SESSION", .min = 1, .max = 1}};
     cli_parse(&parser, argc, argv, &a);
@@ -331,17 +369,6 @@ static int delete_session(cli *c, int argc, char **argv)
     return show(c, &r->base, NULL);
 }
 
-static void print_event(const Box__V1__WatchSessionsResponse *e)
-{
-    const ProtobufCEnumValue *v = protobuf_c_enum_descriptor_get_value(
-        &box__v1__session_event_type__descriptor, (int)e->type);
-    printf("%-14s ", v != NULL ? v->name + strlen("SESSION_EVENT_TYPE_") : "UNKNOWN");
-    if (e->session != NULL)
-        print_line(e->session);
-    else
-        printf("\n");
-}
-
 static int watch(cli *c, int argc, char **argv)
 {
     cli_words words = {
@@ -364,12 +391,14 @@ static int watch(cli *c, int argc, char **argv)
         return cli_fail(c, &err);
     while ((rc = box_v1_session_service_watch_sessions_receive(call, &event, &err)) == 1) {
         if (c->json)
-            (void)cli_print_json(&event->base);
+            (void)cli_print_json(c, &event->base);
         else
-            print_event(event);
+            cli_session_event(event);
         cli_message_free(event);
-        if (fflush(stdout) != 0)
-            break; /* nobody reads */
+        if (fflush(stdout) != 0) {
+            c->output_errno = errno;
+            break;
+        }
     }
     box_client_free(call);
     return rc < 0 ? cli_fail(c, &err) : CLI_OK;

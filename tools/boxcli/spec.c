@@ -26,21 +26,43 @@ enum {
     OPT_GUARANTEE,
 };
 
+/* What can change while a session lives. */
+static const struct argp_option live_options[] = {
+    {.name = "memory",
+     .key = OPT_MEMORY,
+     .arg = "SIZE",
+     .doc = "memory limit, such as 512MiB",
+     .group = 10},
+    {.name = "cpu", .key = OPT_CPU, .arg = "CORES", .doc = "CPU limit, such as 0.5"},
+    {.name = "pids", .key = OPT_PIDS, .arg = "N", .doc = "most processes and threads at once"},
+    {.name = "label", .key = OPT_LABEL, .arg = "K=V", .doc = "mark of your own; may be repeated"},
+    {.name = "idle-ttl",
+     .key = OPT_IDLE_TTL,
+     .arg = "TIME",
+     .doc = "ends when unused for this long, such as 5m"},
+    {.name = "max-parallel-execs",
+     .key = OPT_PARALLEL,
+     .arg = "N",
+     .doc = "commands that run at once (1)"},
+    {0},
+};
+
+/* argp puts an empty line below a text that reaches its right margin: keep them under 49 bytes. */
 static const struct argp_option options[] = {
     {.doc = "Sandbox:", .group = 10},
     {.name = "profile",
      .key = OPT_PROFILE,
      .arg = "NAME",
-     .doc = "defaults and locks: default, offline_readonly, ..."},
+     .doc = "defaults and locks: default, offline_readonly..."},
     {.name = "backend",
      .key = OPT_BACKEND,
      .arg = "NAME",
-     .doc = "namespace, auto, ...; default: the server's choice"},
-    {.name = "image", .key = OPT_IMAGE, .arg = "NAME", .doc = "root file system"},
-    {.name = "network", .key = OPT_NETWORK, .arg = "on|off", .doc = "default: the profile's"},
-    {.name = "memory", .key = OPT_MEMORY, .arg = "SIZE", .doc = "memory limit, such as 512MiB"},
-    {.name = "cpu", .key = OPT_CPU, .arg = "CORES", .doc = "CPU limit, such as 0.5"},
-    {.name = "pids", .key = OPT_PIDS, .arg = "N", .doc = "most processes and threads at once"},
+     .doc = "namespace, auto...; default: the server's choice"},
+    {.name = "image", .key = OPT_IMAGE, .arg = "NAME", .doc = "root file system (not built yet)"},
+    {.name = "network",
+     .key = OPT_NETWORK,
+     .arg = "on|off",
+     .doc = "default: the profile's (on: not built yet)"},
     {.name = "workspace",
      .key = OPT_WORKSPACE,
      .arg = "SIZE",
@@ -48,7 +70,7 @@ static const struct argp_option options[] = {
     {.name = "host-path",
      .key = OPT_HOST_PATH,
      .arg = "DIR",
-     .doc = "mount this directory of the server as the workspace"},
+     .doc = "this directory of the server as the workspace"},
     {.name = "host-path-mode", .key = OPT_HOST_MODE, .arg = "ro|rw|none", .doc = "how"},
     {.name = "mount-path",
      .key = OPT_MOUNT_PATH,
@@ -57,24 +79,17 @@ static const struct argp_option options[] = {
     {.name = "writable-root",
      .key = OPT_WRITABLE_ROOT,
      .doc = "the root file system may be written"},
-    {.name = "persistent", .key = OPT_PERSISTENT, .doc = "survives idle time and restarts"},
-    {.name = "label", .key = OPT_LABEL, .arg = "K=V", .doc = "mark of your own; may be repeated"},
+    {.name = "persistent",
+     .key = OPT_PERSISTENT,
+     .doc = "survives idle time and restarts (not built yet)"},
     {.name = "session-env",
      .key = OPT_SESSION_ENV,
      .arg = "K=V",
      .doc = "environment of every command; may be repeated"},
-    {.name = "idle-ttl",
-     .key = OPT_IDLE_TTL,
-     .arg = "TIME",
-     .doc = "ends when unused for this long, such as 5m"},
     {.name = "max-lifetime",
      .key = OPT_LIFETIME,
      .arg = "TIME",
      .doc = "ends this long after its creation"},
-    {.name = "max-parallel-execs",
-     .key = OPT_PARALLEL,
-     .arg = "N",
-     .doc = "commands that run at once (1)"},
     {.name = "destroy-on-timeout",
      .key = OPT_DESTROY,
      .doc = "a command's timeout ends the session"},
@@ -170,7 +185,7 @@ static void add_guarantee(Box__V1__SessionSpec *spec, const char *name)
     spec->guarantees = grown;
 }
 
-static error_t parse_limits(int key, char *arg, struct argp_state *state)
+static error_t parse_live(int key, char *arg, struct argp_state *state)
 {
     cli_spec_args *a = state->input;
     switch (key) {
@@ -184,10 +199,6 @@ static error_t parse_limits(int key, char *arg, struct argp_state *state)
         box__v1__session_spec__set_pids_limit(
             spec_of(a), (int32_t)cli_number(state, "--pids", arg, 1, INT32_MAX));
         return 0;
-    case OPT_WORKSPACE:
-        box__v1__session_spec__set_workspace_limit_bytes(spec_of(a),
-                                                         cli_bytes(state, "--workspace", arg));
-        return 0;
     case OPT_PARALLEL:
         box__v1__session_spec__set_max_parallel_execs(
             spec_of(a), (int32_t)cli_number(state, "--max-parallel-execs", arg, 1, 64));
@@ -196,9 +207,10 @@ static error_t parse_limits(int key, char *arg, struct argp_state *state)
         free(spec_of(a)->idle_ttl);
         a->spec->idle_ttl = cli_duration_message(cli_duration(state, "--idle-ttl", arg));
         return 0;
-    case OPT_LIFETIME:
-        free(spec_of(a)->max_lifetime);
-        a->spec->max_lifetime = cli_duration_message(cli_duration(state, "--max-lifetime", arg));
+    case OPT_LABEL:
+        (void)spec_of(a); /* arguments have no order: it is made before them */
+        CLI_MAP_ADD(&a->spec->n_labels, &a->spec->labels, Box__V1__SessionSpec__LabelsEntry,
+                    box__v1__session_spec__labels_entry__init, state, arg);
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;
@@ -209,6 +221,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 {
     cli_spec_args *a = state->input;
     switch (key) {
+    case ARGP_KEY_INIT:
+        state->child_inputs[0] = a;
+        return 0;
     case OPT_PROFILE:
         set_text(&spec_of(a)->profile, arg);
         return 0;
@@ -239,10 +254,13 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     case OPT_DESTROY:
         box__v1__session_spec__set_destroy_on_timeout(spec_of(a), true);
         return 0;
-    case OPT_LABEL:
-        (void)spec_of(a); /* arguments have no order: it is made before them */
-        CLI_MAP_ADD(&a->spec->n_labels, &a->spec->labels, Box__V1__SessionSpec__LabelsEntry,
-                    box__v1__session_spec__labels_entry__init, state, arg);
+    case OPT_LIFETIME:
+        free(spec_of(a)->max_lifetime);
+        a->spec->max_lifetime = cli_duration_message(cli_duration(state, "--max-lifetime", arg));
+        return 0;
+    case OPT_WORKSPACE:
+        box__v1__session_spec__set_workspace_limit_bytes(spec_of(a),
+                                                         cli_bytes(state, "--workspace", arg));
         return 0;
     case OPT_SESSION_ENV:
         (void)spec_of(a); /* arguments have no order: it is made before them */
@@ -253,8 +271,11 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         add_guarantee(spec_of(a), arg);
         return 0;
     default:
-        return parse_limits(key, arg, state);
+        return ARGP_ERR_UNKNOWN;
     }
 }
 
-const struct argp cli_spec_argp = {.options = options, .parser = parse};
+const struct argp cli_live_argp = {.options = live_options, .parser = parse_live};
+
+static const struct argp_child children[] = {{.argp = &cli_live_argp}, {0}};
+const struct argp cli_spec_argp = {.options = options, .parser = parse, .children = children};

@@ -1,4 +1,4 @@
-/* The options that describe a sandbox, shared by run, exec and session create. */
+/* The options that describe a sandbox, shared by run, exec, session create and update. */
 #pragma once
 
 #include "box/v1/types.box.h"
@@ -9,8 +9,10 @@ typedef struct cli_spec_args {
         *spec; /* made at the first option; NULL: nothing asked. Owned by the caller */
 } cli_spec_args;
 
-/* An argp child; its input is a cli_spec_args. */
+/* argp children; their input is a cli_spec_args. All options, and those that can change while a
+ * session lives. */
 extern const struct argp cli_spec_argp;
+extern const struct argp cli_live_argp;
 
 /* Adds K=V to a generated map field: `Entry` messages of one shape. */
 #define CLI_MAP_ADD(count, array, type, init, state, text)                                         \

@@ -24,7 +24,7 @@ typedef struct stream {
     int interrupted;           /* first signal that came, 0 = none */
     box_time kill_at;          /* 0 = not asked to end */
     bool given_up;             /* its end is not waited for any more */
-    bool output_lost;          /* stdout or stderr could not be written */
+    int output_errno;          /* why stdout or stderr could not be written; 0: they could */
 } stream;
 
 /* --- to the server ---------------------------------------------------------------------------- */
@@ -108,11 +108,11 @@ static int earlier(int timeout, const stream *s)
  * without waiting (PIPE_BUF, pipe(7)), and signals are looked at meanwhile. */
 static void put(stream *s, int fd, const ProtobufCBinaryData *data)
 {
-    for (size_t at = 0; at < data->len && !s->output_lost && !s->given_up;) {
+    for (size_t at = 0; at < data->len && s->output_errno == 0 && !s->given_up;) {
         struct pollfd fds[2] = {{.fd = fd, .events = POLLOUT},
                                 {.fd = s->signals, .events = POLLIN}};
         if (poll(fds, 2, earlier(-1, s)) < 0 && errno != EINTR)
-            s->output_lost = true;
+            s->output_errno = errno;
         if (fds[1].revents != 0)
             pass_signal(s);
         check_grace(s);
@@ -123,9 +123,9 @@ static void put(stream *s, int fd, const ProtobufCBinaryData *data)
         if (n > 0)
             at += (size_t)n;
         else if (n < 0 && errno != EINTR && errno != EAGAIN)
-            s->output_lost = true;
+            s->output_errno = errno;
     }
-    if (s->output_lost) /* nobody reads any more: the command ends too */
+    if (s->output_errno != 0) /* what it writes is lost: the command ends too */
         box_client_cancel(s->call);
 }
 
@@ -156,7 +156,10 @@ static void on_message(void *arg, box_client_call *call, const Box__V1__ExecStre
         cli_message_free(s->verdict);
         s->verdict = copy_verdict(m->verdict);
         break;
-    default: /* started, and what later servers may add */
+    case BOX__V1__EXEC_STREAM_RESPONSE__RESPONSE_STARTED:
+        cli_print_adjustments(m->started->adjustments, m->started->n_adjustments);
+        break;
+    default: /* what later servers may add */
         break;
     }
 }
@@ -196,14 +199,14 @@ static void loop(cli *c, stream *s)
 
 static int finish(const cli *c, const stream *s)
 {
-    if (s->output_lost)
-        return CLI_SIGNAL + SIGPIPE;
+    if (s->output_errno != 0)
+        return cli_output_failed(c, s->output_errno);
     if (s->status.reason != BOX_NONE) {
         if (s->interrupted != 0)
             return CLI_SIGNAL + s->interrupted;
         return cli_stream_failed(c, &s->status);
     }
-    return cli_verdict_code(s->verdict);
+    return cli_verdict_code(c, s->verdict);
 }
 
 static int open_signals(void)
@@ -242,25 +245,31 @@ int cli_stream(cli *c, Box__V1__ExecStart *start)
 
 /* --- what the end means ----------------------------------------------------------------------- */
 
-int cli_verdict_code(const Box__V1__Verdict *v)
+/* With --json the verdict itself says it. */
+static int ended(const cli *c, const char *how, int code)
+{
+    if (!c->json)
+        fprintf(stderr, "boxcli: the command %s\n", how);
+    return code;
+}
+
+int cli_verdict_code(const cli *c, const Box__V1__Verdict *v)
 {
     if (v == NULL) {
-        fputs("boxcli: the server ended the call without a verdict\n", stderr);
+        box_error err;
+        (void)box_fail(&err, BOX_PROTOCOL, "the server ended the call without a verdict");
+        (void)cli_fail(c, &err);
         return CLI_BOX_FAILED;
     }
     switch (v->status) {
     case BOX__V1__VERDICT_STATUS__VERDICT_STATUS_TIMED_OUT:
-        fputs("boxcli: the command timed out\n", stderr);
-        return CLI_TIMED_OUT;
+        return ended(c, "timed out", CLI_TIMED_OUT);
     case BOX__V1__VERDICT_STATUS__VERDICT_STATUS_IDLE_TIMED_OUT:
-        fputs("boxcli: the command was idle for too long\n", stderr);
-        return CLI_TIMED_OUT;
+        return ended(c, "was idle for too long", CLI_TIMED_OUT);
     case BOX__V1__VERDICT_STATUS__VERDICT_STATUS_OOM_KILLED:
-        fputs("boxcli: the command was killed for its memory use\n", stderr);
-        return CLI_SIGNAL + SIGKILL;
+        return ended(c, "was killed for its memory use", CLI_SIGNAL + SIGKILL);
     case BOX__V1__VERDICT_STATUS__VERDICT_STATUS_OUTPUT_LIMIT:
-        fputs("boxcli: the command was killed for the size of its output\n", stderr);
-        return CLI_SIGNAL + SIGKILL;
+        return ended(c, "was killed for the size of its output", CLI_SIGNAL + SIGKILL);
     case BOX__V1__VERDICT_STATUS__VERDICT_STATUS_COMPLETED:
         if (box__v1__verdict__has_signal(v))
             return CLI_SIGNAL + v->signal;
@@ -270,8 +279,9 @@ int cli_verdict_code(const Box__V1__Verdict *v)
     default:
         break;
     }
-    fprintf(stderr, "boxcli: the command did not end by itself: %s\n",
-            v->detail[0] != '\0' ? cli_clean(v->detail) : "its session went away");
+    if (!c->json)
+        fprintf(stderr, "boxcli: the command did not end by itself: %s\n",
+                v->detail[0] != '\0' ? cli_clean(v->detail) : "its session went away");
     return CLI_BOX_FAILED;
 }
 

@@ -10,6 +10,6 @@ int cli_stream(cli *c, Box__V1__ExecStart *start);
 
 /* The exit code that a verdict means; says on stderr what an exit code cannot. NULL:
  * CLI_BOX_FAILED. */
-int cli_verdict_code(const Box__V1__Verdict *verdict);
+int cli_verdict_code(const cli *c, const Box__V1__Verdict *verdict);
 /* The same for a call that failed: 125, 126 or 127, after saying why. */
 int cli_stream_failed(const cli *c, const box_error *err);

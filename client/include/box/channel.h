@@ -31,7 +31,8 @@ typedef struct box_channel box_channel;
 /* Zero is valid: everything by default. Strings are copied. */
 typedef struct box_channel_options {
     const char *ca_file;   /* PEM; NULL = the system's CAs */
-    const char *cert_file; /* client certificate, optional */
+    /* Client certificate and its key, PEM; NULL = none. Without key_file it is in cert_file. */
+    const char *cert_file;
     const char *key_file;
     /* Sent as "authorization: Bearer"; never in clear text to a host that is not loopback: such a
      * channel, or call, is refused with VALIDATION. */
@@ -42,8 +43,8 @@ typedef struct box_channel_options {
     uint32_t connect_timeout_ms; /* until the server speaks HTTP/2; 0 = 20 s */
 } box_channel_options;
 
-/* target NULL = from the environment: BOX_ENDPOINT, with BOX_CA and BOX_TOKEN_FILE for what options
- * leave NULL. Does not connect yet. */
+/* target NULL = from the environment: BOX_ENDPOINT, with BOX_CA, BOX_CERT and BOX_KEY, and
+ * BOX_TOKEN_FILE for what options leave NULL. Does not connect yet. */
 int box_channel_new(const char *target, const box_channel_options *options, box_channel **out,
                     box_error *err) BOX_MUST_USE;
 /* Cancels what runs (its calls are still to be freed; no event of theirs comes any more); a spawned
