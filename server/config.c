@@ -6,6 +6,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/limits.h"
+#include "session/profile.h"
 #include "warden/protocol.h"
 
 #define AT(member) offsetof(box_server_config, member)
@@ -71,12 +72,10 @@ static const box_config_key keys[] = {
      .help = "Backend of sessions that name none: auto, local, or a key of warden."},
     {"box.default_profile", BOX_CONFIG_STRING, AT(box_default_profile), .text = "default",
      .help = "Profile of sessions that name none."},
-    {"box.image", BOX_CONFIG_STRING, AT(box_image),
-     .help = "Image of sessions that name none; without it the backend's own root."},
+    {"box.image", BOX_CONFIG_NOT_BUILT, 0, .help = "imported images"},
     {"box.default_memory", BOX_CONFIG_BYTES, AT(box_default_memory_bytes), .number = 0, .min = 0,
      .max = INT64_C(1) << 44,
-     .help = "Memory limit of sessions that ask for none; 0 is the "
-             "profile's."},
+     .help = "Memory limit of sessions that ask for none, 32MiB or more; 0 is the profile's."},
     {"box.skills_root", BOX_CONFIG_NOT_BUILT, 0, .help = "skills"},
     {"box.default_workspace", BOX_CONFIG_NOT_BUILT, 0,
      .help = "a host directory as every session's workspace"},
@@ -109,11 +108,23 @@ static const box_config_key keys[] = {
              "GUARANTEE_UNSUPPORTED."},
 };
 
-static const box_config_schema schema = {keys, BOX_COUNT(keys), sizeof(box_server_config), "BOX"};
+/* Keys of box-warden, which may share its environment (backends/warden/config.c). */
+static const char *const warden_keys[] = {"socket", "peer_uid", "instance_dir",
+                                          "agent",  "cgroup",   "allowed_roots",
+                                          "images", "maxima",   NULL};
 
-static int fail_listener(box_error *err, size_t i, const char *address, const char *what)
+/* What a check needs besides the struct. */
+typedef struct checker {
+    const box_config_origin *origin;
+    const char *const *spawned; /* NULL-ended, or NULL */
+    box_error *err;
+} checker;
+
+static int fail_listener(const checker *k, size_t i, const char *what)
 {
-    return box_fail(err, BOX_VALIDATION, "server.listen[%zu]: %s: %s", i, address, what);
+    char path[64];
+    (void)snprintf(path, sizeof path, "server.listen[%zu].address", i);
+    return box_config_bad(k->origin, path, k->err, "%s", what);
 }
 
 /* Splits "HOST", "HOST:PORT", "[HOST]" or "[HOST]:PORT"; false when it is none of them. */
@@ -137,7 +148,7 @@ static bool split_address(const char *text, char *host, size_t size, unsigned *p
 }
 
 /* Puts the address into the one form box_net takes, and tells whether only this host reaches it. */
-static int normalise(box_listen_config *l, size_t i, bool *loopback, box_error *err)
+static int normalise(const checker *k, box_listen_config *l, size_t i, bool *loopback)
 {
     char host[INET6_ADDRSTRLEN];
     unsigned port;
@@ -145,9 +156,9 @@ static int normalise(box_listen_config *l, size_t i, bool *loopback, box_error *
     struct in6_addr v6;
     char text[INET6_ADDRSTRLEN + 16];
     if (l->address == NULL)
-        return fail_listener(err, i, "address", "is missing");
+        return fail_listener(k, i, "is missing");
     if (!split_address(l->address, host, sizeof host, &port))
-        return fail_listener(err, i, l->address, "is not ADDRESS:PORT");
+        return fail_listener(k, i, "is not ADDRESS:PORT");
     const char *literal = strcmp(host, "localhost") == 0 ? "127.0.0.1" : host;
     if (inet_pton(AF_INET, literal, &v4) == 1 && l->address[0] != '[') {
         *loopback = ntohl(v4.s_addr) >> 24 == 127;
@@ -156,68 +167,87 @@ static int normalise(box_listen_config *l, size_t i, bool *loopback, box_error *
         *loopback = IN6_IS_ADDR_LOOPBACK(&v6);
         (void)snprintf(text, sizeof text, "[%s]:%u", literal, port);
     } else {
-        return fail_listener(err, i, l->address,
-                             "needs an IP address (IPv6 in brackets) or localhost");
+        return fail_listener(k, i, "needs an IP address (IPv6 in brackets) or localhost");
     }
     free(l->address);
     l->address = box_strdup(text);
     return 0;
 }
 
-static int check_listener(const box_server_config *c, size_t i, box_error *err)
+static int check_listener(const checker *k, const box_server_config *c, size_t i)
 {
     box_listen_config *l = (box_listen_config *)c->listen.items + i;
     bool loopback = false;
-    if (normalise(l, i, &loopback, err) < 0)
+    if (normalise(k, l, i, &loopback) < 0)
         return -1;
     if (!loopback && !l->tls)
-        return fail_listener(err, i, l->address,
-                             "other hosts reach this address: it needs tls: true");
+        return fail_listener(k, i, "other hosts reach this address: it needs tls: true");
     if (!loopback && c->auth == BOX_AUTH_OFF)
-        return fail_listener(err, i, l->address,
-                             "other hosts reach this address: it needs server.auth: token");
+        return fail_listener(k, i, "other hosts reach this address: it needs server.auth: token");
     return 0;
 }
 
-static int check_path(const char *key, const char *path, size_t max, box_error *err)
+static int check_path(const checker *k, const char *key, const char *path, size_t max)
 {
     if (path == NULL)
         return 0;
     if (path[0] != '/')
-        return box_fail(err, BOX_VALIDATION, "%s: must be an absolute path", key);
+        return box_config_bad(k->origin, key, k->err, "must be an absolute path");
     if (strlen(path) > max)
-        return box_fail(err, BOX_VALIDATION, "%s: is longer than %zu bytes", key, max);
+        return box_config_bad(k->origin, key, k->err, "is longer than %zu bytes", max);
     return 0;
 }
 
-static int check_paths(const box_server_config *c, box_error *err)
+/* unix(7): sun_path with its end. */
+enum { SOCKET_MAX = sizeof(((struct sockaddr_un *)NULL)->sun_path) - 1 };
+
+static int check_paths(const checker *k, const box_server_config *c)
 {
-    /* unix(7): sun_path with its end. */
-    size_t socket_max = sizeof(((struct sockaddr_un *)NULL)->sun_path) - 1;
-    if (check_path("server.unix_socket", c->unix_socket, socket_max, err) < 0 ||
-        check_path("tls.cert", c->tls_cert, BOX_CONFIG_MAX_PATH, err) < 0 ||
-        check_path("tls.key", c->tls_key, BOX_CONFIG_MAX_PATH, err) < 0 ||
-        check_path("tls.client_ca", c->tls_client_ca, BOX_CONFIG_MAX_PATH, err) < 0 ||
-        check_path("state_dir", c->state_dir, BOX_CONFIG_MAX_PATH, err) < 0)
+    if (check_path(k, "server.unix_socket", c->unix_socket, SOCKET_MAX) < 0 ||
+        check_path(k, "tls.cert", c->tls_cert, BOX_CONFIG_MAX_PATH) < 0 ||
+        check_path(k, "tls.key", c->tls_key, BOX_CONFIG_MAX_PATH) < 0 ||
+        check_path(k, "tls.client_ca", c->tls_client_ca, BOX_CONFIG_MAX_PATH) < 0 ||
+        check_path(k, "state_dir", c->state_dir, BOX_CONFIG_MAX_PATH) < 0)
         return -1;
+    return 0;
+}
+
+/* Names of backends go into logs, errors and metrics. */
+static bool is_backend_name(const char *name)
+{
+    size_t len = strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789_-");
+    return len >= 1 && len <= 63 && name[len] == '\0';
+}
+
+static int check_wardens(const checker *k, const box_server_config *c)
+{
     const box_config_pair *wardens = c->warden.items;
     for (size_t i = 0; i < c->warden.count; i++) {
-        if (check_path("warden", wardens[i].value, socket_max, err) < 0)
+        char path[BOX_ERROR_MSG];
+        const char *name = wardens[i].name;
+        (void)snprintf(path, sizeof path, "warden.%s", name); /* the parser bounds it to 160 */
+        if (!is_backend_name(name))
+            return box_config_bad(k->origin, path, k->err,
+                                  "a backend's name is 1 to 63 of a-z, 0-9, _ and -");
+        if (strcmp(name, "auto") == 0 || strcmp(name, "local") == 0)
+            return box_config_bad(k->origin, path, k->err, "is a choice among backends, not one");
+        if (check_path(k, path, wardens[i].value, SOCKET_MAX) < 0)
             return -1;
     }
     return 0;
 }
 
-static int check_guarantees(box_server_config *c, box_error *err)
+static int check_guarantees(const checker *k, box_server_config *c)
 {
     const box_config_strings *names = &c->admission_guarantees;
     c->required_guarantees = 0;
     for (size_t i = 0; i < names->count; i++) {
         uint32_t bit = box_guarantee_from_name(names->items[i]);
+        char path[64];
+        (void)snprintf(path, sizeof path, "admission.guarantees[%zu]", i);
         if (bit == 0)
-            return box_fail(err, BOX_VALIDATION,
-                            "admission.guarantees: there is no guarantee called %s",
-                            names->items[i]);
+            return box_config_bad(k->origin, path, k->err, "there is no guarantee called %s",
+                                  names->items[i]);
         c->required_guarantees |= bit;
     }
     return 0;
@@ -232,64 +262,97 @@ const char *box_server_config_host_refused(const box_server_config *conf)
     return NULL;
 }
 
-static int check_host(const box_server_config *c, box_error *err)
+static bool has_warden(const checker *k, const box_server_config *c, const char *backend)
 {
+    const box_config_pair *wardens = c->warden.items;
+    for (size_t i = 0; i < c->warden.count; i++) {
+        if (strcmp(wardens[i].name, backend) == 0)
+            return true;
+    }
+    for (const char *const *s = k->spawned; s != NULL && *s != NULL; s++) {
+        if (strcmp(*s, backend) == 0)
+            return true;
+    }
+    return false;
+}
+
+static int check_backend(const checker *k, const box_server_config *c)
+{
+    const char *name = c->box_backend;
     const char *why = box_server_config_host_refused(c);
-    if (why != NULL && strcmp(c->box_backend, "host") == 0)
-        return box_fail(err, BOX_VALIDATION, "box.backend: host is refused: %s", why);
+    if (why != NULL && strcmp(name, "host") == 0)
+        return box_config_bad(k->origin, "box.backend", k->err, "host is refused: %s", why);
+    if (strcmp(name, "auto") != 0 && strcmp(name, "local") != 0 && !has_warden(k, c, name))
+        return box_config_bad(k->origin, "box.backend", k->err,
+                              "%.63s is neither auto, local nor a key of warden", name);
     return 0;
 }
 
-static int check(box_server_config *c, box_error *err)
+static int check_defaults(const checker *k, const box_server_config *c)
 {
+    if (box_profile_find(c->box_default_profile) == NULL)
+        return box_config_bad(k->origin, "box.default_profile", k->err,
+                              "there is no profile %.63s: default, offline_readonly, network_basic "
+                              "or network_extended",
+                              c->box_default_profile);
+    if (c->box_default_memory_bytes != 0 && c->box_default_memory_bytes < BOX_MIN_MEMORY_BYTES)
+        return box_config_bad(k->origin, "box.default_memory", k->err,
+                              "must be 32MiB or more, or 0");
+    return 0;
+}
+
+static int check(void *conf, const box_config_origin *origin, const void *arg, box_error *err)
+{
+    box_server_config *c = conf;
+    const checker k = {.origin = origin, .spawned = arg, .err = err};
     for (size_t i = 0; i < c->listen.count; i++) {
-        if (check_listener(c, i, err) < 0)
+        if (check_listener(&k, c, i) < 0)
             return -1;
     }
     if ((c->tls_cert == NULL) != (c->tls_key == NULL))
-        return box_fail(err, BOX_VALIDATION, "tls.cert and tls.key: one needs the other");
+        return box_config_bad(origin, c->tls_cert != NULL ? "tls.cert" : "tls.key", err,
+                              "tls.cert and tls.key need each other");
     if (c->idle_ttl_ns > c->lifetime_ns)
-        return box_fail(err, BOX_VALIDATION, "limits.idle_ttl: is longer than limits.lifetime");
-    if (check_guarantees(c, err) < 0 || check_host(c, err) < 0)
+        return box_config_bad(origin, "limits.idle_ttl", err, "is longer than limits.lifetime");
+    if (check_guarantees(&k, c) < 0 || check_wardens(&k, c) < 0 || check_backend(&k, c) < 0 ||
+        check_defaults(&k, c) < 0)
         return -1;
-    return check_paths(c, err);
+    return check_paths(&k, c);
 }
 
-/* Takes what loading gave. */
-static int checked(box_server_config *c, const char *file, box_server_config *out, box_error *err)
+static box_config_schema schema_for(const char *const *spawned)
 {
-    if (check(c, err) < 0) {
-        box_config_done(&schema, c);
-        return file != NULL ? box_wrap(err, "%s", file) : -1;
-    }
-    *out = *c;
-    return 0;
+    return (box_config_schema){.keys = keys,
+                               .n_keys = BOX_COUNT(keys),
+                               .size = sizeof(box_server_config),
+                               .env_prefix = "BOX",
+                               .foreign = warden_keys,
+                               .check = check,
+                               .check_arg = spawned};
 }
 
-int box_server_config_load(const char *file, char *const *env, box_server_config *out,
-                           box_error *err)
+int box_server_config_load(const char *file, char *const *env, const char *const *spawned,
+                           box_server_config *out, box_error *err)
 {
-    box_server_config c;
-    if (box_config_load(&schema, file, env, &c, err) < 0)
-        return -1;
-    return checked(&c, file, out, err);
+    const box_config_schema schema = schema_for(spawned);
+    return box_config_load(&schema, file, env, out, err);
 }
 
 int box_server_config_parse(const char *name, const char *yaml, size_t len, char *const *env,
                             box_server_config *out, box_error *err)
 {
-    box_server_config c;
-    if (box_config_parse(&schema, name, yaml, len, env, &c, err) < 0)
-        return -1;
-    return checked(&c, name, out, err);
+    const box_config_schema schema = schema_for(NULL);
+    return box_config_parse(&schema, name, yaml, len, env, out, err);
 }
 
 void box_server_config_done(box_server_config *conf)
 {
+    const box_config_schema schema = schema_for(NULL);
     box_config_done(&schema, conf);
 }
 
 int box_server_config_print(const box_server_config *conf, FILE *to)
 {
+    const box_config_schema schema = schema_for(NULL);
     return box_config_print(&schema, conf, to);
 }

@@ -36,7 +36,6 @@ typedef struct box_server_config {
     bool box_enabled;
     char *box_backend;
     char *box_default_profile;
-    char *box_image;                  /* NULL = the backend's own */
     int64_t box_default_memory_bytes; /* 0 = the profile's */
 
     int64_t max_sessions;
@@ -54,10 +53,11 @@ typedef struct box_server_config {
 
 /* Defaults, FILE (NULL = none), environment BOX__..., then what keys say about each other: a
  * listener that other hosts reach needs TLS and tokens (the error names it), tls.cert and tls.key
- * come together, paths are absolute, guarantees exist, box.backend is not a refused host.
- * VALIDATION on failure, *out is left alone. */
-int box_server_config_load(const char *file, char *const *env, box_server_config *out,
-                           box_error *err) BOX_MUST_USE;
+ * come together, paths are absolute, guarantees and the profile exist, box.backend has a warden and
+ * is not a refused host. spawned: NULL-ended names of backends whose wardens come as descriptors,
+ * or NULL. VALIDATION on failure, *out is left alone. */
+int box_server_config_load(const char *file, char *const *env, const char *const *spawned,
+                           box_server_config *out, box_error *err) BOX_MUST_USE;
 /* The same from text. */
 int box_server_config_parse(const char *name, const char *yaml, size_t len, char *const *env,
                             box_server_config *out, box_error *err) BOX_MUST_USE;

@@ -1,5 +1,7 @@
 #include "listen.h"
 
+#include <unistd.h>
+
 #include "base/alloc.h"
 #include "base/log.h"
 #include "store/certificates.h"
@@ -25,6 +27,35 @@ static int make_certificates(const box_state_dir *state, const box_store *store,
     return 0;
 }
 
+static int open_tls(const box_server_config *conf, const char *cert, const char *key,
+                    box_tls_context **out, int64_t *expires_ns, box_error *err)
+{
+    const box_tls_server_config config = {
+        .cert_file = cert,
+        .key_file = key,
+        .client_ca_file = conf->tls_client_ca,
+        .min_version = (box_tls_version)conf->tls_min_version,
+    };
+    if (box_certificate_expires(cert, expires_ns, err) < 0)
+        return box_wrap(err, "tls.cert");
+    return box_tls_context_server(&config, out, err);
+}
+
+int box_listen_check_tls(const box_server_config *conf, box_error *err)
+{
+    box_tls_context *context = NULL;
+    int64_t expires_ns;
+    if (!wants_tls(conf))
+        return 0;
+    if (conf->tls_client_ca != NULL && access(conf->tls_client_ca, R_OK) < 0)
+        return box_fail_errno(err, "tls.client_ca");
+    if (conf->tls_cert == NULL)
+        return 0; /* development certificates */
+    int rc = open_tls(conf, conf->tls_cert, conf->tls_key, &context, &expires_ns, err);
+    box_tls_context_free(context);
+    return rc;
+}
+
 int box_listen_tls(const box_server_config *conf, const box_state_dir *state,
                    const box_store *store, box_tls_context **out, int64_t *expires_ns,
                    box_error *err)
@@ -39,15 +70,7 @@ int box_listen_tls(const box_server_config *conf, const box_state_dir *state,
     char *cert = own ? box_strdup(conf->tls_cert) : box_state_dir_file(state, BOX_DEV_CERT_FILE);
     BOX_AUTO(box_freep)
     char *key = own ? box_strdup(conf->tls_key) : box_state_dir_file(state, BOX_DEV_KEY_FILE);
-    const box_tls_server_config config = {
-        .cert_file = cert,
-        .key_file = key,
-        .client_ca_file = conf->tls_client_ca,
-        .min_version = (box_tls_version)conf->tls_min_version,
-    };
-    if (box_certificate_expires(cert, expires_ns, err) < 0)
-        return box_wrap(err, "tls.cert");
-    return box_tls_context_server(&config, out, err);
+    return open_tls(conf, cert, key, out, expires_ns, err);
 }
 
 int box_listen_open(const box_server_config *conf, box_net *net, box_tls_context *tls,

@@ -6,6 +6,10 @@
 #include "state.h"
 #include "store/store.h"
 
+/* Whether box_listen_tls would fail because of the configured files, before there is a state
+ * directory. Reads the disk. VALIDATION or as reading fails. */
+int box_listen_check_tls(const box_server_config *conf, box_error *err) BOX_MUST_USE;
+
 /* The TLS of all TCP listeners: the configured certificate, or development certificates that are
  * made in the state directory. *out stays NULL and *expires_ns (since 1970) 0 when no listener
  * wants TLS. Reads the disk. */

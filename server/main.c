@@ -220,7 +220,6 @@ static int open_sessions(boxd *b, box_error *err)
         .backends = backends,
         .backend = b->conf.box_backend,
         .default_profile = b->conf.box_default_profile,
-        .default_image = b->conf.box_image,
         .default_memory_bytes = b->conf.box_default_memory_bytes,
         .disabled = !b->conf.box_enabled,
         .required_guarantees = b->conf.required_guarantees,
@@ -300,7 +299,6 @@ static void open_control(boxd *b)
     set_text(config.settings.backend, sizeof config.settings.backend, b->conf.box_backend);
     set_text(config.settings.default_profile, sizeof config.settings.default_profile,
              b->conf.box_default_profile);
-    set_text(config.settings.image, sizeof config.settings.image, b->conf.box_image);
     b->control = box_control_new(&config);
 }
 
@@ -341,6 +339,16 @@ static void serving(boxd *b)
 
 /* --- start ------------------------------------------------------------------------------------ */
 
+/* What would end a start, found before anything of the state is made. */
+static int check_start(boxd *b, box_error *err)
+{
+    if (b->conf.listen.count == 0 && b->conf.unix_socket == NULL && b->options.rpc_fd < 0)
+        return box_fail(err, BOX_VALIDATION,
+                        "nothing to listen on: set server.listen or server.unix_socket in a file "
+                        "for --config");
+    return box_listen_check_tls(&b->conf, err);
+}
+
 static int open_net(boxd *b, box_error *err)
 {
     const box_net_config config = {
@@ -352,9 +360,6 @@ static int open_net(boxd *b, box_error *err)
         .budget = &b->memory,
         .drain_seconds = (uint32_t)(b->conf.drain_ns / BOX_SECOND),
     };
-    if (b->conf.listen.count == 0 && b->conf.unix_socket == NULL && b->options.rpc_fd < 0)
-        return box_fail(err, BOX_VALIDATION,
-                        "nothing to listen on: set server.listen or server.unix_socket");
     if (box_net_new(&config, &b->net, err) < 0 ||
         box_listen_open(&b->conf, b->net, b->tls, err) < 0)
         return -1;
@@ -413,19 +418,30 @@ static int run(boxd *b, box_error *err)
     return 0;
 }
 
-int main(int argc, char **argv)
+static int load_config(boxd *b, box_error *err)
 {
     extern char **environ;
+    const char *spawned[BOX_MAX_WARDEN_FDS + 1] = {NULL};
+    for (size_t i = 0; i < b->options.n_warden_fds; i++)
+        spawned[i] = b->options.warden_fds[i].backend;
+    return box_server_config_load(b->options.config_file, environ, spawned, &b->conf, err);
+}
+
+int main(int argc, char **argv)
+{
     boxd *b = box_alloc(sizeof *b);
-    box_error err;
+    box_error err = {0};
     b->signals = -1;
     b->memory.max_bytes = BOX_MEMORY_BUDGET_BYTES;
     box_options_parse(argc, argv, &b->options);
-    int rc = box_server_config_load(b->options.config_file, environ, &b->conf, &err);
-    if (rc == 0 && b->options.print_config)
+    int rc = load_config(b, &err);
+    if (rc == 0 && b->options.print_config) {
         rc = box_server_config_print(&b->conf, stdout) < 0
                  ? box_fail(&err, BOX_INTERNAL, "cannot write")
                  : 0;
+    } else if (rc == 0) {
+        rc = check_start(b, &err);
+    }
     if (rc == 0 && !b->options.print_config && !b->options.check_config) {
         /* A private one shares its client's terminal, and answers the client what is wrong: it logs
          * only where another level than the default was asked for. */

@@ -38,7 +38,7 @@ static const box_config_key keys[] = {
     {"allowed_roots", BOX_CONFIG_RECORDS, FIELD(allowed_roots), .max = 64, .fields = root_fields,
      .n_fields = BOX_COUNT(root_fields), .record_size = sizeof(box_allowed_root),
      .help = "Host directories that host_path may name or lie beneath; empty: none."},
-    {"images", BOX_CONFIG_NOT_BUILT, 0, .help = "Imported images are not built yet."},
+    {"images", BOX_CONFIG_NOT_BUILT, 0, .help = "imported images"},
     {"maxima.memory", BOX_CONFIG_BYTES, FIELD(maxima.memory_bytes), .number = 16 * GIB,
      .min = 16 * MIB, .max = INT64_C(1) << 44, .help = "Largest memory limit of one sandbox."},
     {"maxima.pids", BOX_CONFIG_INT, FIELD(maxima.pids), .number = 4096, .min = 1, .max = 4194304,
@@ -61,66 +61,91 @@ static const box_config_key keys[] = {
      .help = "text or json."},
 };
 
+/* Keys of boxd, which may share its environment (server/config.c). */
+static const char *const boxd_keys[] = {"server", "tls",    "warden",    "state_dir",
+                                        "box",    "limits", "admission", NULL};
+
+static int check_absolute(const box_config_origin *origin, const char *key, const char *path,
+                          box_error *err)
+{
+    if (path == NULL || path[0] == '/')
+        return 0;
+    return box_config_bad(origin, key, err, "must be an absolute path");
+}
+
+static int check_root(const box_config_origin *origin, const box_allowed_root *root, size_t i,
+                      box_error *err)
+{
+    char key[64];
+    (void)snprintf(key, sizeof key, "allowed_roots[%zu].path", i);
+    if (root->path == NULL)
+        return box_config_bad(origin, key, err, "is missing");
+    if (check_absolute(origin, key, root->path, err) < 0)
+        return -1;
+    (void)snprintf(key, sizeof key, "allowed_roots[%zu].owner_uid", i);
+    if (root->owner_uid < BOX_WARDEN_MIN_OWNER)
+        return box_config_bad(origin, key, err, "must be %d or above", BOX_WARDEN_MIN_OWNER);
+    return 0;
+}
+
+/* NULL = it names one. */
+static const char *find_peer(const char *text, uid_t *out)
+{
+    char *end;
+    errno = 0;
+    unsigned long long number = strtoull(text, &end, 10);
+    if (text[0] >= '0' && text[0] <= '9' && *end == '\0') {
+        if (errno != 0 || number >= UINT32_MAX)
+            return "there is no user with the number";
+        *out = (uid_t)number;
+        return NULL;
+    }
+    const struct passwd *user = getpwnam(text); /* single-threaded, at start */
+    if (user == NULL)
+        return "there is no user";
+    *out = user->pw_uid;
+    return NULL;
+}
+
+static int check(void *conf, const box_config_origin *origin, const void *arg, box_error *err)
+{
+    const box_warden_config *c = conf;
+    const box_allowed_root *roots = c->allowed_roots.items;
+    (void)arg;
+    if (check_absolute(origin, "socket", c->socket, err) < 0 ||
+        check_absolute(origin, "instance_dir", c->instance_dir, err) < 0 ||
+        check_absolute(origin, "agent", c->agent, err) < 0 ||
+        check_absolute(origin, "cgroup", c->cgroup, err) < 0)
+        return -1;
+    for (size_t i = 0; i < c->allowed_roots.count; i++) {
+        if (check_root(origin, &roots[i], i, err) < 0)
+            return -1;
+    }
+    uid_t peer;
+    const char *why = c->peer_uid != NULL ? find_peer(c->peer_uid, &peer) : NULL;
+    return why != NULL ? box_config_bad(origin, "peer_uid", err, "%s %.64s", why, c->peer_uid) : 0;
+}
+
 static const box_config_schema schema = {
     .keys = keys,
     .n_keys = BOX_COUNT(keys),
     .size = sizeof(box_warden_config),
-    .env_prefix = "BOX_WARDEN",
+    .env_prefix = "BOX",
+    .foreign = boxd_keys,
+    .trusted_file = true,
+    .check = check,
 };
-
-static int check_absolute(box_error *err, const char *field, const char *path)
-{
-    if (path == NULL || path[0] == '/')
-        return 0;
-    return box_violation(err, field, "must be an absolute path");
-}
-
-static int check(const box_warden_config *c, box_error *err)
-{
-    int bad = check_absolute(err, "socket", c->socket);
-    bad |= check_absolute(err, "instance_dir", c->instance_dir);
-    bad |= check_absolute(err, "agent", c->agent);
-    bad |= check_absolute(err, "cgroup", c->cgroup);
-    const box_allowed_root *roots = c->allowed_roots.items;
-    for (size_t i = 0; i < c->allowed_roots.count; i++) {
-        if (roots[i].path == NULL || roots[i].path[0] != '/')
-            bad |= box_violation(err, "allowed_roots.path", "must be an absolute path");
-        if (roots[i].owner_uid < BOX_WARDEN_MIN_OWNER)
-            bad |= box_violation(err, "allowed_roots.owner_uid", "must be %d or above",
-                                 BOX_WARDEN_MIN_OWNER);
-    }
-    uid_t peer;
-    return bad != 0 ? -1 : box_warden_config_peer(c, &peer, err);
-}
-
-/* Takes what the loader made; *out is only written when all of it holds. */
-static int take_checked(box_warden_config *loaded, box_warden_config *out, box_error *err)
-{
-    if (check(loaded, err) < 0) {
-        box_config_done(&schema, loaded);
-        return -1;
-    }
-    *out = *loaded;
-    return 0;
-}
 
 int box_warden_config_load(const char *file, char *const *env, box_warden_config *out,
                            box_error *err)
 {
-    box_warden_config loaded;
-    if (box_config_load(&schema, file, env, &loaded, err) < 0)
-        return -1;
-    return take_checked(&loaded, out, err);
+    return box_config_load(&schema, file, env, out, err);
 }
 
 int box_warden_config_parse(const char *name, const char *yaml, size_t len, box_warden_config *out,
                             box_error *err)
 {
-    char *const no_env[] = {NULL};
-    box_warden_config loaded;
-    if (box_config_parse(&schema, name, yaml, len, no_env, &loaded, err) < 0)
-        return -1;
-    return take_checked(&loaded, out, err);
+    return box_config_parse(&schema, name, yaml, len, NULL, out, err);
 }
 
 void box_warden_config_done(box_warden_config *config)
@@ -140,18 +165,6 @@ int box_warden_config_peer(const box_warden_config *config, uid_t *out, box_erro
         *out = geteuid();
         return 0;
     }
-    char *end;
-    errno = 0;
-    unsigned long long number = strtoull(text, &end, 10);
-    if (text[0] >= '0' && text[0] <= '9' && *end == '\0') {
-        if (errno != 0 || number >= UINT32_MAX)
-            return box_violation(err, "peer_uid", "%s is no user id", text);
-        *out = (uid_t)number;
-        return 0;
-    }
-    const struct passwd *user = getpwnam(text); /* single-threaded, at start */
-    if (user == NULL)
-        return box_violation(err, "peer_uid", "there is no user %s", text);
-    *out = user->pw_uid;
-    return 0;
+    const char *why = find_peer(text, out);
+    return why != NULL ? box_fail(err, BOX_VALIDATION, "peer_uid: %s %.64s", why, text) : 0;
 }

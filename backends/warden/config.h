@@ -40,7 +40,8 @@ typedef struct box_warden_config {
     int log_format; /* box_log_format */
 } box_warden_config;
 
-/* FILE NULL = defaults. Environment overrides are BOX_WARDEN__KEY. Free with
+/* FILE NULL = defaults; it must be root's or this user's own, and writable by nobody else.
+ * Environment overrides are BOX__SECTION__KEY; boxd's are passed over. Free with
  * box_warden_config_done. */
 int box_warden_config_load(const char *file, char *const *env, box_warden_config *out,
                            box_error *err) BOX_MUST_USE;

@@ -1,6 +1,7 @@
 #include "base/config.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
@@ -99,8 +100,18 @@ static int set_env(const box_config_schema *schema, const char *path, const char
     return box_config_set_scalar(key, key->name, text, false, base, err);
 }
 
-/* Applies the environment. */
-static int read_env(const box_config_schema *schema, char *const *env, void *base, box_error *err)
+static bool is_foreign(const box_config_schema *schema, const char *path)
+{
+    size_t len = strcspn(path, ".");
+    for (const char *const *f = schema->foreign; f != NULL && *f != NULL; f++) {
+        if (strlen(*f) == len && memcmp(*f, path, len) == 0)
+            return true;
+    }
+    return false;
+}
+
+int box_config_read_env(const box_config_schema *schema, char *const *env, void *base,
+                        box_config_origin *origin, box_error *err)
 {
     char prefix[32];
     char path[160];
@@ -115,8 +126,11 @@ static int read_env(const box_config_schema *schema, char *const *env, void *bas
         if (!env_path(*env + len, (size_t)name_len - len, path, sizeof path))
             return box_fail(err, BOX_VALIDATION, "environment variable %.80s...: is not a key",
                             *env);
+        if (is_foreign(schema, path))
+            continue;
         if (set_env(schema, path, equals + 1, base, err) < 0)
             return box_wrap(err, "environment variable %.*s", name_len, *env);
+        box_config_origin_add_variable(origin, path, *env, (size_t)name_len);
     }
     return 0;
 }
@@ -127,9 +141,12 @@ static int fill(const box_config_schema *schema, const char *name, const char *y
 {
     BOX_AUTO(box_freep)
     void *conf = box_alloc(schema->size);
+    BOX_AUTO(box_config_origin_done)
+    box_config_origin origin = {.file = name};
     box_config_set_defaults(schema->keys, schema->n_keys, conf);
-    if ((yaml != NULL && box_config_read_yaml(schema, name, yaml, len, conf, err) < 0) ||
-        read_env(schema, env, conf, err) < 0) {
+    if ((yaml != NULL && box_config_read_yaml(schema, yaml, len, conf, &origin, err) < 0) ||
+        box_config_read_env(schema, env, conf, &origin, err) < 0 ||
+        (schema->check != NULL && schema->check(conf, &origin, schema->check_arg, err) < 0)) {
         box_config_free_values(schema->keys, schema->n_keys, conf);
         return -1;
     }
@@ -146,6 +163,21 @@ int box_config_parse(const box_config_schema *schema, const char *name, const ch
     return fill(schema, name, yaml, len, env, out, err);
 }
 
+/* Whoever may write the file decides what its reader does. */
+static int check_trusted(int fd, const char *file, box_error *err)
+{
+    struct stat s;
+    if (fstat(fd, &s) < 0)
+        return box_fail_errno(err, "%s", file);
+    if (s.st_uid != 0 && s.st_uid != geteuid())
+        return box_fail(err, BOX_VALIDATION, "%s: belongs to user %u: make it root's (chown root)",
+                        file, (unsigned)s.st_uid);
+    if ((s.st_mode & (S_IWGRP | S_IWOTH)) != 0)
+        return box_fail(err, BOX_VALIDATION,
+                        "%s: its group or others may write it: forbid that (chmod go-w)", file);
+    return 0;
+}
+
 int box_config_load(const box_config_schema *schema, const char *file, char *const *env, void *out,
                     box_error *err)
 {
@@ -158,6 +190,8 @@ int box_config_load(const box_config_schema *schema, const char *file, char *con
         err->reason = BOX_VALIDATION; /* of our own start, whatever the cause */
         return -1;
     }
+    if (schema->trusted_file && check_trusted(fd, file, err) < 0)
+        return -1;
     /* More room than a file may have, so that box_config_parse tells the rest. */
     BOX_AUTO(box_buf_done)
     box_buf text = {.max_bytes = 2 * BOX_CONFIG_MAX_BYTES};

@@ -67,17 +67,34 @@ typedef struct box_config_key {
     const char *help; /* one sentence; for NOT_BUILT: what is missing */
 } box_config_key;
 
+/* Where loaded values came from. */
+typedef struct box_config_origin box_config_origin;
+
 typedef struct box_config_schema {
     const box_config_key *keys;
     size_t n_keys;
     size_t size;            /* of the struct */
     const char *env_prefix; /* "BOX": server.auth is overridden by BOX__SERVER__AUTH; NULL = none */
+    /* First parts of keys that another program with the same prefix reads, NULL-ended, or NULL:
+     * variables of these are left to it. */
+    const char *const *foreign;
+    /* The file must belong to root or to this process's user, and to nobody else for writing. */
+    bool trusted_file;
+    /* What a table cannot say, over the whole struct, which it may put into its final form. Fails
+     * by box_config_bad. NULL = nothing. */
+    int (*check)(void *conf, const box_config_origin *origin, const void *arg, box_error *err);
+    const void *check_arg;
 } box_config_schema;
+
+/* For schema->check: VALIDATION "FILE:LINE:COLUMN: PATH: text", or with the environment variable
+ * that set it; path as in "server.listen[0].address", "warden.NAME". Returns -1. */
+int box_config_bad(const box_config_origin *origin, const char *path, box_error *err,
+                   const char *fmt, ...) BOX_PRINTF(4, 5);
 
 /* Fills *out (schema->size bytes) with defaults, then FILE's values (NULL = no file), then the
  * environment's (a variable with the prefix that names no key is an error; lists are
- * comma-separated; records cannot be set). VALIDATION on failure; *out is left alone. Free with
- * box_config_done. */
+ * comma-separated; records cannot be set), then checks the whole. VALIDATION on failure; *out is
+ * left alone. Free with box_config_done. */
 int box_config_load(const box_config_schema *schema, const char *file, char *const *env, void *out,
                     box_error *err) BOX_MUST_USE;
 

@@ -38,6 +38,22 @@ enum { BOX_CONFIG_NUMBER_TEXT = 32 };
 void box_config_duration_text(uint64_t ns, char out[BOX_CONFIG_NUMBER_TEXT]);
 void box_config_bytes_text(int64_t bytes, char out[BOX_CONFIG_NUMBER_TEXT]);
 
-/* Applies YAML text to a struct that holds defaults. */
-int box_config_read_yaml(const box_config_schema *schema, const char *name, const char *yaml,
-                         size_t len, void *base, box_error *err) BOX_MUST_USE;
+/* Zero is empty. */
+typedef struct box_config_place box_config_place;
+struct box_config_origin {
+    const char *file; /* borrowed; NULL = none */
+    box_config_place *newest;
+};
+/* Line and column count from 1. */
+void box_config_origin_add(box_config_origin *o, const char *path, size_t line, size_t column);
+/* variable: its first len bytes. */
+void box_config_origin_add_variable(box_config_origin *o, const char *path, const char *variable,
+                                    size_t len);
+void box_config_origin_done(box_config_origin *o);
+
+/* Applies YAML text to a struct that holds defaults; origin->file names it. */
+int box_config_read_yaml(const box_config_schema *schema, const char *yaml, size_t len, void *base,
+                         box_config_origin *origin, box_error *err) BOX_MUST_USE;
+/* Applies the environment. */
+int box_config_read_env(const box_config_schema *schema, char *const *env, void *base,
+                        box_config_origin *origin, box_error *err) BOX_MUST_USE;

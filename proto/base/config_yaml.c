@@ -12,7 +12,7 @@ enum { PATH_BYTES = 160 };
 typedef struct reader {
     yaml_parser_t parser;
     yaml_event_t event; /* zeroed when there is none: yaml_event_delete allows that */
-    const char *name;
+    box_config_origin *origin;
     box_error *err;
 } reader;
 
@@ -28,13 +28,28 @@ typedef struct scope {
 static int fail_at(reader *r, yaml_mark_t mark, const char *text)
 {
     (void)box_fail(r->err, BOX_VALIDATION, "%s", text);
-    return box_wrap(r->err, "%s:%zu:%zu", r->name, mark.line + 1, mark.column + 1);
+    return box_wrap(r->err, "%s:%zu:%zu", r->origin->file, mark.line + 1, mark.column + 1);
 }
 
 /* Puts the current event's place before an error that is already there. */
 static int place_error(reader *r, yaml_mark_t mark)
 {
-    return box_wrap(r->err, "%s:%zu:%zu", r->name, mark.line + 1, mark.column + 1);
+    return box_wrap(r->err, "%s:%zu:%zu", r->origin->file, mark.line + 1, mark.column + 1);
+}
+
+/* The current event is where `path` stands. */
+static void note_place(reader *r, const char *path)
+{
+    yaml_mark_t mark = r->event.start_mark;
+    box_config_origin_add(r->origin, path, mark.line + 1, mark.column + 1);
+}
+
+/* The same for LABEL[i]. */
+static void note_item(reader *r, const char *label, size_t i)
+{
+    char path[2 * PATH_BYTES + 32];
+    (void)snprintf(path, sizeof path, "%s[%zu]", label, i);
+    note_place(r, path);
 }
 
 /* Line and column of a byte, for the reader's errors, which carry no mark. */
@@ -142,9 +157,10 @@ static int read_strings(reader *r, const box_config_key *key, const char *label,
         (void)box_fail(r->err, BOX_VALIDATION, "%s: must be a list of texts", label);
         return place_error(r, r->event.start_mark);
     }
-    while (next(r) == 0) {
+    for (size_t i = 0; next(r) == 0; i++) {
         if (r->event.type == YAML_SEQUENCE_END_EVENT)
             return 0;
+        note_item(r, label, i);
         if (r->event.type != YAML_SCALAR_EVENT || is_empty(r))
             (void)box_fail(r->err, BOX_VALIDATION, "%s: each entry must be one text", label);
         else if (box_config_add_string(key, label, scalar_text(r), base, r->err) == 0)
@@ -168,6 +184,9 @@ static int read_pair(reader *r, const box_config_key *key, const char *label, vo
         if (next(r) < 0)
             return -1;
         mark = r->event.start_mark;
+        char path[2 * PATH_BYTES];
+        (void)snprintf(path, sizeof path, "%.150s.%s", label, name); /* only for messages */
+        note_place(r, path);
         if (r->event.type != YAML_SCALAR_EVENT || is_empty(r))
             (void)box_fail(r->err, BOX_VALIDATION, "%s.%.100s: must be one text", label, name);
         else if (box_config_put_pair(key, label, name, scalar_text(r), base, r->err) == 0)
@@ -211,6 +230,7 @@ static int read_records(reader *r, const box_config_key *key, const char *label,
         }
         if (box_config_add_record(key, label, base, &record, r->err) < 0)
             return place_error(r, r->event.start_mark);
+        note_item(r, label, i);
         char inner[PATH_BYTES];
         (void)snprintf(inner, sizeof inner, "%.100s[%zu].", label, i); /* only for messages */
         BOX_AUTO(box_freep)
@@ -290,6 +310,7 @@ static int read_entry(reader *r, const scope *s, const char *prefix)
         return read_section(r, s, path);
     char label[2 * PATH_BYTES];
     (void)snprintf(label, sizeof label, "%s%s", s->label, path); /* only for messages */
+    note_place(r, label);
     return read_value(r, key, label, s->base);
 }
 
@@ -340,10 +361,10 @@ static int check_characters(reader *r, const char *yaml, size_t len)
     return 0;
 }
 
-int box_config_read_yaml(const box_config_schema *schema, const char *name, const char *yaml,
-                         size_t len, void *base, box_error *err)
+int box_config_read_yaml(const box_config_schema *schema, const char *yaml, size_t len, void *base,
+                         box_config_origin *origin, box_error *err)
 {
-    reader r = {.name = name, .err = err};
+    reader r = {.origin = origin, .err = err};
     if (check_characters(&r, yaml, len) < 0)
         return -1;
     if (!yaml_parser_initialize(&r.parser))

@@ -152,6 +152,9 @@
 
 /* --- sessions --------------------------------------------------------------------------------- */
 
+/* Least memory limit of a sandbox: with less not even the smallest program of a Linux distribution
+ * starts. */
+#define BOX_MIN_MEMORY_BYTES (32 * 1024 * 1024)
 #define BOX_SESSION_IDLE_SECONDS     300
 #define BOX_SESSION_LIFETIME_SECONDS (48 * 3600)
 #define BOX_SESSION_RECORD_SECONDS   3600 /* how long a STOPPED record stays */

@@ -1,5 +1,7 @@
 /* ControlService: Initialize. */
 #include "service/control_impl.h"
+
+#include "base/limits.h"
 #include "session/profile.h"
 
 /* A field that was set and cannot be. */
@@ -13,6 +15,8 @@ static int not_built(const char *field, box_error *err)
 
 static int refuse_unbuilt(const Box__V1__BoxConfig *b, box_error *err)
 {
+    if (box__v1__box_config__has_image(b) && b->image[0] != '\0')
+        return not_built("config.image", err);
     if (box__v1__box_config__has_skills_root(b))
         return not_built("config.skills_root", err);
     if (box__v1__box_config__has_default_workspace(b))
@@ -80,8 +84,8 @@ static int take_profile(const char *value, box_control_settings *s, box_error *e
 
 static int take_memory(int64_t value, box_control_settings *s, box_error *err)
 {
-    if (value < 0)
-        return box_violation(err, "config.default_memory_bytes", "must not be negative");
+    if (value != 0 && value < BOX_MIN_MEMORY_BYTES)
+        return box_violation(err, "config.default_memory_bytes", "must be 0 or at least 32 MiB");
     s->default_memory_bytes = value;
     return 0;
 }

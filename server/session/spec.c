@@ -216,12 +216,11 @@ static void check_names(box_checker *c, const box_spec *s)
 
 static void check_numbers(box_checker *c, const box_spec *s)
 {
-    /* Smaller and even the smallest program of a Linux distribution cannot start; larger than the
-     * largest machine there is. */
-    enum { MIN_MEMORY = 32 << 20, MIN_CPU = 10, MAX_CPU = 1024 * 1000 };
+    /* The largest machine there is. */
+    enum { MIN_CPU = 10, MAX_CPU = 1024 * 1000 };
     if ((s->set & BOX_SPEC_CPU) && (s->cpu_millis < MIN_CPU || s->cpu_millis > MAX_CPU))
         box_checker_add(c, "cpu_millis", "must be 10 to 1024000 (1000 = one core)");
-    if ((s->set & BOX_SPEC_MEMORY) && s->memory_bytes < MIN_MEMORY)
+    if ((s->set & BOX_SPEC_MEMORY) && s->memory_bytes < BOX_MIN_MEMORY_BYTES)
         box_checker_add(c, "memory_bytes", "must be at least 32 MiB");
     if ((s->set & BOX_SPEC_MEMORY) && s->memory_bytes > INT64_C(1) << 46)
         box_checker_add(c, "memory_bytes", "must be at most 64 TiB");

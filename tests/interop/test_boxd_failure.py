@@ -324,6 +324,7 @@ class Start(unittest.TestCase):
             self.assertEqual(done.returncode, 1, done)
             for word in words:
                 self.assertIn(word, done.stderr.decode())
+            self.assertFalse(os.path.exists(f"{folder.path}/state"), "state was made all the same")
 
     def test_other_hosts_need_tls_and_tokens(self):
         self.check_refused("server:\n  listen:\n    - address: 0.0.0.0:0\n      tls: false\n",
@@ -333,6 +334,13 @@ class Start(unittest.TestCase):
 
     def test_keys_that_are_not_built_are_refused_by_name(self):
         self.check_refused("box:\n  skills_root: /srv/skills\n", "skills_root")
+
+    def test_what_cannot_start_makes_no_state(self):
+        self.check_refused("", "nothing to listen on")
+        listen = "server:\n  listen:\n    - address: 127.0.0.1:0\n"
+        self.check_refused(listen + "tls: {cert: /nonexistent/c.pem, key: /nonexistent/k.pem}\n",
+                           "tls.cert")
+        self.check_refused(listen + "tls: {client_ca: /nonexistent/ca.pem}\n", "tls.client_ca")
 
     def test_mistakes_have_a_place(self):
         self.check_refused("server:\n  nonsense: 1\n", "boxd.yaml:2", "nonsense")

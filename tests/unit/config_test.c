@@ -59,7 +59,8 @@ static const box_config_key keys[] = {
     {"box.docker", BOX_CONFIG_NOT_BUILT, 0, .help = "the docker backend"},
 };
 
-static const box_config_schema schema = {keys, BOX_COUNT(keys), sizeof(conf), "BOX"};
+static const box_config_schema schema = {
+    .keys = keys, .n_keys = BOX_COUNT(keys), .size = sizeof(conf), .env_prefix = "BOX"};
 
 static int parse(const char *yaml, conf *out, box_error *err)
 {

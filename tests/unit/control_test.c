@@ -352,7 +352,7 @@ static void a_wrong_initialize_changes_nothing(void **state)
     r.config = &config;
     box__v1__box_config__set_enabled(&config, false);
     box__v1__box_config__set_default_profile(&config, "none");
-    box__v1__box_config__set_default_memory_bytes(&config, -1);
+    box__v1__box_config__set_default_memory_bytes(&config, (32 << 20) - 1);
     assert_int_equal(ask(f, CONTROL("Initialize"), &r.base, &harness_root, NULL), BOX_VALIDATION);
     assert_string_equal(box_error_get(&f->h.status, "field:config.default_profile"),
                         "is none of default, offline_readonly, network_basic, network_extended");

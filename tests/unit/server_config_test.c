@@ -29,7 +29,7 @@ static void the_defaults_are_those_of_the_design(void **state)
     (void)state;
     box_server_config c;
     box_error err;
-    assert_int_equal(box_server_config_load(NULL, NULL, &c, &err), 0);
+    assert_int_equal(box_server_config_load(NULL, NULL, NULL, &c, &err), 0);
     assert_int_equal(c.listen.count, 0);
     assert_null(c.unix_socket);
     assert_int_equal(c.auth, BOX_AUTH_TOKEN);
@@ -95,27 +95,27 @@ static void an_address_that_is_none_is_refused(void **state)
         box_error err = {0};
         (void)snprintf(yaml, sizeof yaml, "server: {listen: [{address: '%s'}]}", bad[i]);
         assert_int_equal(parse(yaml, &c, &err), -1);
-        assert_non_null(strstr(err.msg, "boxd.yaml: server.listen[0]: "));
+        assert_non_null(strstr(err.msg, "boxd.yaml:1:29: server.listen[0].address: "));
     }
     assert_refused("server: {listen: [{tls: true}]}",
-                   "boxd.yaml: server.listen[0]: address: is missing");
+                   "boxd.yaml:1:19: server.listen[0].address: is missing");
 }
 
 static void a_listener_for_other_hosts_needs_tls_and_tokens(void **state)
 {
     (void)state;
     assert_refused("server: {listen: [{address: localhost}, {address: 0.0.0.0, tls: false}]}",
-                   "boxd.yaml: server.listen[1]: 0.0.0.0:5410: other hosts reach this address: it "
+                   "boxd.yaml:1:51: server.listen[1].address: other hosts reach this address: it "
                    "needs tls: true");
     assert_refused("server: {auth: off, listen: [{address: '[::]'}]}",
-                   "boxd.yaml: server.listen[0]: [::]:5410: other hosts reach this address: it "
+                   "boxd.yaml:1:40: server.listen[0].address: other hosts reach this address: it "
                    "needs server.auth: token");
     assert_refused("server: {auth: off, listen: [{address: 192.168.1.1}]}",
-                   "boxd.yaml: server.listen[0]: 192.168.1.1:5410: other hosts reach this address: "
-                   "it needs server.auth: token");
+                   "boxd.yaml:1:40: server.listen[0].address: other hosts reach this address: it "
+                   "needs server.auth: token");
     assert_refused("server: {listen: [{address: '[::ffff:127.0.0.1]', tls: false}]}",
-                   "boxd.yaml: server.listen[0]: [::ffff:127.0.0.1]:5410: other hosts reach this "
-                   "address: it needs tls: true");
+                   "boxd.yaml:1:29: server.listen[0].address: other hosts reach this address: it "
+                   "needs tls: true");
 }
 
 static void loopback_may_be_clear_text_without_tokens(void **state)
@@ -134,15 +134,18 @@ static void loopback_may_be_clear_text_without_tokens(void **state)
 static void keys_that_contradict_each_other_are_refused(void **state)
 {
     (void)state;
-    assert_refused("tls: {cert: /a}", "boxd.yaml: tls.cert and tls.key: one needs the other");
-    assert_refused("tls: {key: /a}", "boxd.yaml: tls.cert and tls.key: one needs the other");
-    assert_refused("state_dir: here", "boxd.yaml: state_dir: must be an absolute path");
-    assert_refused("warden: {namespace: sock}", "boxd.yaml: warden: must be an absolute path");
+    assert_refused("tls: {cert: /a}",
+                   "boxd.yaml:1:13: tls.cert: tls.cert and tls.key need each other");
+    assert_refused("tls: {key: /a}",
+                   "boxd.yaml:1:12: tls.key: tls.cert and tls.key need each other");
+    assert_refused("state_dir: here", "boxd.yaml:1:12: state_dir: must be an absolute path");
+    assert_refused("warden: {namespace: sock}",
+                   "boxd.yaml:1:21: warden.namespace: must be an absolute path");
     assert_refused("limits: {idle_ttl: 2h, lifetime: 1h}",
-                   "boxd.yaml: limits.idle_ttl: is longer than limits.lifetime");
+                   "boxd.yaml:1:20: limits.idle_ttl: is longer than limits.lifetime");
     char yaml[256];
     (void)snprintf(yaml, sizeof yaml, "server: {unix_socket: /%0107d}", 0);
-    assert_refused(yaml, "boxd.yaml: server.unix_socket: is longer than 107 bytes");
+    assert_refused(yaml, "boxd.yaml:1:23: server.unix_socket: is longer than 107 bytes");
 }
 
 static void keys_that_are_not_built_are_refused_by_name(void **state)
@@ -154,6 +157,8 @@ static void keys_that_are_not_built_are_refused_by_name(void **state)
                    "boxd.yaml:2:3: box.docker: is not built yet: the docker backend");
     assert_refused("box:\n  e2b:\n    api_key: x\n",
                    "boxd.yaml:2:3: box.e2b: is not built yet: the e2b backend");
+    assert_refused("box: {image: debian}", "boxd.yaml:1:7: box.image: is not built yet: imported "
+                                           "images");
 }
 
 static void what_is_printed_loads_again(void **state)
@@ -198,7 +203,7 @@ static void the_environment_overrides_and_is_checked_too(void **state)
     box_server_config c;
     box_error err = {0};
     assert_int_equal(box_server_config_parse("f", yaml, strlen(yaml), env, &c, &err), -1);
-    assert_string_equal(err.msg, "f: server.listen[0]: 0.0.0.0:5410: other hosts reach this "
+    assert_string_equal(err.msg, "f:1:29: server.listen[0].address: other hosts reach this "
                                  "address: it needs server.auth: token");
 }
 
@@ -208,7 +213,7 @@ static void unknown_guarantees_are_refused_and_known_ones_become_bits(void **sta
     box_server_config c;
     box_error err;
     assert_refused("admission: {guarantees: [memory, lunch]}\n",
-                   "boxd.yaml: admission.guarantees: there is no guarantee called lunch");
+                   "boxd.yaml:1:34: admission.guarantees[1]: there is no guarantee called lunch");
     assert_int_equal(parse("admission: {guarantees: [memory, pids]}\n", &c, &err), 0);
     assert_int_equal(c.required_guarantees,
                      box_guarantee_from_name("memory") | box_guarantee_from_name("pids"));
@@ -221,12 +226,13 @@ static void backend_host_is_refused_where_isolation_is_needed(void **state)
     box_server_config c;
     box_error err;
     assert_refused("box: {backend: host}\nadmission: {required: true}\n",
-                   "boxd.yaml: box.backend: host is refused: admission.required is set");
-    assert_refused("box: {backend: host}\n"
-                   "server: {auth: off, listen: [{address: 127.0.0.1, tls: false}]}\n",
-                   "boxd.yaml: box.backend: host is refused: server.auth is off and there is a "
-                   "TCP listener");
-    assert_int_equal(parse("box: {backend: host}\n"
+                   "boxd.yaml:1:16: box.backend: host is refused: admission.required is set");
+    assert_refused(
+        "box: {backend: host}\n"
+        "server: {auth: off, listen: [{address: 127.0.0.1, tls: false}]}\n",
+        "boxd.yaml:1:16: box.backend: host is refused: server.auth is off and there is a "
+        "TCP listener");
+    assert_int_equal(parse("box: {backend: host}\nwarden: {host: /run/box/host.sock}\n"
                            "server: {auth: off, unix_socket: /run/box.sock}\n",
                            &c, &err),
                      0);
@@ -234,9 +240,67 @@ static void backend_host_is_refused_where_isolation_is_needed(void **state)
     box_server_config_done(&c);
 }
 
+static void what_sessions_could_not_use_is_refused(void **state)
+{
+    (void)state;
+    box_server_config c;
+    box_error err = {0};
+    assert_refused("box:\n  default_profile: x\n",
+                   "boxd.yaml:2:20: box.default_profile: there is no profile x: default, "
+                   "offline_readonly, network_basic or network_extended");
+    assert_refused("box: {default_memory: 1MiB}",
+                   "boxd.yaml:1:23: box.default_memory: must be 32MiB or more, or 0");
+    assert_refused(
+        "box: {backend: docker}\nwarden: {namespace: /x}\n",
+        "boxd.yaml:1:16: box.backend: docker is neither auto, local nor a key of warden");
+    assert_int_equal(parse("box: {backend: docker, default_memory: 32MiB}\n"
+                           "warden: {docker: /x}\n",
+                           &c, &err),
+                     0);
+    box_server_config_done(&c);
+    assert_int_equal(parse("box: {backend: local, default_memory: 0}", &c, &err), 0);
+    box_server_config_done(&c);
+}
+
+static void a_backend_has_a_short_plain_name(void **state)
+{
+    (void)state;
+    assert_refused("warden: {Bad Name: /x}",
+                   "boxd.yaml:1:20: warden.Bad Name: a backend's name is 1 to 63 of a-z, 0-9, _ "
+                   "and -");
+    assert_refused("warden:\n  ok: /x\n  auto: /y\n",
+                   "boxd.yaml:3:9: warden.auto: is a choice among backends, not one");
+    char yaml[128];
+    box_server_config c;
+    box_error err = {0};
+    (void)snprintf(yaml, sizeof yaml, "warden: {%063d: /x}", 0);
+    assert_int_equal(parse(yaml, &c, &err), 0);
+    box_server_config_done(&c);
+    (void)snprintf(yaml, sizeof yaml, "warden: {%064d: /x}", 0);
+    assert_int_equal(parse(yaml, &c, &err), -1);
+}
+
+static void a_backend_may_come_with_a_descriptor_instead_of_a_socket(void **state)
+{
+    (void)state;
+    static const char *const spawned[] = {"namespace", NULL};
+    char *env[] = {(char[]){"BOX__BOX__BACKEND=namespace"}, NULL};
+    box_server_config c;
+    box_error err = {0};
+    assert_int_equal(box_server_config_load(NULL, env, NULL, &c, &err), -1);
+    assert_string_equal(err.msg, "environment variable BOX__BOX__BACKEND: box.backend: namespace "
+                                 "is neither auto, local nor a key of warden");
+    assert_int_equal(box_server_config_load(NULL, env, spawned, &c, &err), 0);
+    assert_string_equal(c.box_backend, "namespace");
+    box_server_config_done(&c);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_sessions_could_not_use_is_refused),
+        cmocka_unit_test(a_backend_has_a_short_plain_name),
+        cmocka_unit_test(a_backend_may_come_with_a_descriptor_instead_of_a_socket),
         cmocka_unit_test(unknown_guarantees_are_refused_and_known_ones_become_bits),
         cmocka_unit_test(backend_host_is_refused_where_isolation_is_needed),
         cmocka_unit_test(the_defaults_are_those_of_the_design),

@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -82,6 +83,86 @@ static void what_would_be_dangerous_or_useless_is_refused(void **state)
     }
 }
 
+static void assert_refused(const char *yaml, const char *message)
+{
+    box_warden_config c;
+    box_error err;
+    assert_int_equal(parse(yaml, &c, &err), -1);
+    assert_string_equal(err.msg, message);
+}
+
+static void a_refusal_names_the_place_and_the_key(void **state)
+{
+    (void)state;
+    assert_refused("peer_uid: nosuchuser\n",
+                   "warden.yaml:1:11: peer_uid: there is no user nosuchuser");
+    assert_refused("log: {level: info}\nsocket: run/x\n",
+                   "warden.yaml:2:9: socket: must be an absolute path");
+    assert_refused("allowed_roots:\n  - {path: /a, owner_uid: 1000}\n  - path: b\n",
+                   "warden.yaml:3:11: allowed_roots[1].path: must be an absolute path");
+    assert_refused("allowed_roots: [{owner_uid: 1000}]",
+                   "warden.yaml:1:17: allowed_roots[0].path: is missing");
+    assert_refused("allowed_roots: [{path: /a, owner_uid: 999}]",
+                   "warden.yaml:1:39: allowed_roots[0].owner_uid: must be 1000 or above");
+    assert_refused("images: /y\n", "warden.yaml:1:1: images: is not built yet: imported images");
+}
+
+static int load_with_mode(mode_t mode, uid_t owner, box_error *err)
+{
+    char path[] = "/tmp/box-warden-config-XXXXXX";
+    box_warden_config c;
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    assert_int_equal(fchmod(fd, mode), 0);
+    assert_int_equal(fchown(fd, owner, (gid_t)-1), 0);
+    (void)close(fd);
+    *err = (box_error){0};
+    int rc = box_warden_config_load(path, NULL, &c, err);
+    (void)unlink(path);
+    if (rc == 0)
+        box_warden_config_done(&c);
+    return rc;
+}
+
+static void a_file_that_others_may_write_is_refused(void **state)
+{
+    (void)state;
+    box_error err;
+    assert_int_equal(load_with_mode(0600, geteuid(), &err), 0);
+    assert_int_equal(load_with_mode(0644, geteuid(), &err), 0);
+    assert_int_equal(load_with_mode(0664, geteuid(), &err), -1);
+    assert_non_null(
+        strstr(err.msg, ": its group or others may write it: forbid that (chmod go-w)"));
+    assert_int_equal(load_with_mode(0602, geteuid(), &err), -1);
+    assert_int_equal(err.reason, BOX_VALIDATION);
+}
+
+static void a_file_of_another_user_is_refused(void **state)
+{
+    (void)state;
+    box_error err;
+    if (geteuid() != 0)
+        skip(); /* only root can give a file away */
+    assert_int_equal(load_with_mode(0600, 65534, &err), -1);
+    assert_non_null(strstr(err.msg, ": belongs to user 65534: make it root's (chown root)"));
+}
+
+static void the_environment_overrides_by_the_same_names_as_for_boxd(void **state)
+{
+    (void)state;
+    char *env[] = {(char[]){"BOX__MAXIMA__PIDS=64"}, (char[]){"BOX__SERVER__AUTH=off"}, NULL};
+    char *wrong[] = {(char[]){"BOX__MAXIMA__PIDZ=64"}, NULL};
+    char *unknown[] = {(char[]){"BOX__NONSENSE=64"}, NULL};
+    box_warden_config c;
+    box_error err = {0};
+    assert_int_equal(box_warden_config_load(NULL, env, &c, &err), 0);
+    assert_int_equal(c.maxima.pids, 64);
+    box_warden_config_done(&c);
+    assert_int_equal(box_warden_config_load(NULL, wrong, &c, &err), -1);
+    assert_int_equal(box_warden_config_load(NULL, unknown, &c, &err), -1);
+    assert_string_equal(err.msg, "environment variable BOX__NONSENSE: nonsense is not a key");
+}
+
 static void a_peer_is_a_name_or_a_number(void **state)
 {
     (void)state;
@@ -100,6 +181,10 @@ static void a_peer_is_a_name_or_a_number(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_refusal_names_the_place_and_the_key),
+        cmocka_unit_test(a_file_that_others_may_write_is_refused),
+        cmocka_unit_test(a_file_of_another_user_is_refused),
+        cmocka_unit_test(the_environment_overrides_by_the_same_names_as_for_boxd),
         cmocka_unit_test(an_empty_file_gives_the_defaults),
         cmocka_unit_test(every_key_is_read),
         cmocka_unit_test(what_would_be_dangerous_or_useless_is_refused),
