@@ -154,7 +154,7 @@
 
 /* Least memory limit of a sandbox: with less not even the smallest program of a Linux distribution
  * starts. */
-#define BOX_MIN_MEMORY_BYTES (32 * 1024 * 1024)
+#define BOX_MIN_MEMORY_BYTES         (32 * 1024 * 1024)
 #define BOX_SESSION_IDLE_SECONDS     300
 #define BOX_SESSION_LIFETIME_SECONDS (48 * 3600)
 #define BOX_SESSION_RECORD_SECONDS   3600 /* how long a STOPPED record stays */
@@ -170,7 +170,7 @@
 /* WatchSessions at once, of all and of one tenant, and deletions kept for a slow watcher. */
 #define BOX_MAX_SESSION_WATCHES            1024
 #define BOX_MAX_SESSION_WATCHES_PER_TENANT 128
-#define BOX_MAX_WATCH_DELETIONS 1024
+#define BOX_MAX_WATCH_DELETIONS            1024
 /* Idempotency keys remembered: at once, and for how long after the call ended. */
 #define BOX_MAX_IDEMPOTENCY_KEYS            16384
 #define BOX_MAX_IDEMPOTENCY_KEYS_PER_TENANT 1024
