@@ -30,7 +30,7 @@ typedef struct box_channel box_channel;
 
 /* Zero is valid: everything by default. Strings are copied. */
 typedef struct box_channel_options {
-    const char *ca_file;   /* PEM; NULL = the system's CAs */
+    const char *ca_file; /* PEM; NULL = the system's CAs */
     /* Client certificate and its key, PEM; NULL = none. Without key_file it is in cert_file. */
     const char *cert_file;
     const char *key_file;
