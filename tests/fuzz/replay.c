@@ -1,6 +1,7 @@
-/* Stands in for libFuzzer where there is none: runs a target on the empty input and on every file
- * of the folder named on the command line (or on one file), whole and cut short at every byte up to
- * a bound. */
+/* Stands in for libFuzzer where there is none: runs a target on every file of a folder, whole and
+ * cut short at every byte (long files, and all with --cuts: at N places).
+ *
+ *     NAME_fuzz [--cuts N] FOLDER|FILE... */
 #include <dirent.h>
 #include <fcntl.h>
 #include <sys/stat.h>
