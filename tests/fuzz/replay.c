@@ -1,6 +1,7 @@
-/* Stands in for libFuzzer where there is none: runs a target on the empty input and on every file
- * of the folder named on the command line (or on one file), whole and cut short at every byte up to
- * a bound. */
+/* Stands in for libFuzzer where there is none: runs a target on every file of a folder, whole and
+ * cut short at every byte (long files, and all with --cuts: at N places).
+ *
+ *     NAME_fuzz [--cuts N] FOLDER|FILE... */
 #include <dirent.h>
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -9,10 +10,11 @@
 #include "base/fd.h"
 #include "fuzz.h"
 
-/* Cuts of one file: most are shorter, so this is all of them. */
+/* Most files are shorter, so these are all their cuts. */
 enum { MAX_CUTS = 512, MAX_FILE_BYTES = 1024 * 1024 };
 
 typedef struct totals {
+    size_t max_cuts;
     size_t files;
     size_t runs;
 } totals;
@@ -33,7 +35,8 @@ static int replay_fd(totals *t, int fd, box_error *err)
         return -1;
     size_t len = box_buf_len(&b);
     run(t, box_buf_data(&b), len);
-    for (size_t cut = 0; cut < len && cut < MAX_CUTS; cut++)
+    size_t step = len / (t->max_cuts + 1) + 1;
+    for (size_t cut = 0; cut < len; cut += step)
         run(t, box_buf_data(&b), cut);
     t->files++;
     return 0;
@@ -72,9 +75,14 @@ static int replay(totals *t, const char *path, box_error *err)
 
 int main(int argc, char **argv)
 {
-    totals t = {0};
+    totals t = {.max_cuts = MAX_CUTS};
     box_error err;
-    for (int i = 1; i < argc; i++) {
+    int first = 1;
+    if (argc > 2 && strcmp(argv[1], "--cuts") == 0) {
+        t.max_cuts = strtoul(argv[2], NULL, 10);
+        first = 3;
+    }
+    for (int i = first; i < argc; i++) {
         if (replay(&t, argv[i], &err) < 0) {
             (void)fprintf(stderr, "%s\n", err.msg);
             return 1;
