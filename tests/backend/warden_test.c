@@ -423,12 +423,13 @@ static void hosts_with_fewer_control_groups_say_so(void **state)
 }
 
 /* The guarantees of a warden with that configuration, started in that group. */
-static uint32_t limits_of(const char *config, const char *group)
+static uint32_t limits_of(const char *config, const char *group, bool enclosed)
 {
     test_warden w;
     test_box box;
     test_warden_init(&w, config);
     w.group = group;
+    w.enclosed = enclosed;
     test_warden_start(&w);
     test_boxd b = new_boxd(&w);
     uint32_t found = b.hello.guarantees & limits;
@@ -450,10 +451,10 @@ static void remove_group(const char *path)
 static void a_configured_group_has_the_same_limits(void **state)
 {
     (void)state;
-    uint32_t usual = limits_of("", NULL);
+    uint32_t usual = limits_of("", NULL, false);
     char config[96];
     (void)snprintf(config, sizeof config, "cgroup: /box-test-%d/below\n", (int)getpid());
-    assert_int_equal(limits_of(config, NULL), usual);
+    assert_int_equal(limits_of(config, NULL, false), usual);
     char command[192];
     (void)snprintf(command, sizeof command,
                    "find " V2_TOP " -depth -type d '(' -name box-test-%d -o -path "
@@ -491,10 +492,12 @@ static void a_warden_that_shares_its_group_has_limits_too(void **state)
     (void)snprintf(group, sizeof group, V2_TOP "/box-test-%d", (int)getpid());
     assert_int_equal(mkdir(group, 0755), 0);
     pid_t sleeper = sleeper_in(group);
-    assert_int_equal(limits_of("", group), limits);
+    assert_int_equal(limits_of("", group, false), limits);
+    assert_int_equal(limits_of("", group, true), 0); /* no top above it: it works and says so */
     (void)kill(sleeper, SIGKILL);
     assert_int_equal(waitpid(sleeper, NULL, 0), sleeper);
-    assert_int_equal(limits_of("", group), limits); /* and alone, as a service is */
+    assert_int_equal(limits_of("", group, false), limits); /* alone, as a service is */
+    assert_int_equal(limits_of("", group, true), limits);
     char leaf[112];
     (void)snprintf(leaf, sizeof leaf, "%s/box-warden", group);
     remove_group(leaf);
