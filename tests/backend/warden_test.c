@@ -482,6 +482,28 @@ static pid_t sleeper_in(const char *group)
     return pid;
 }
 
+/* systemd takes back at the top what none of its own units needs. */
+static void controllers_that_were_taken_back_return_with_the_next_sandbox(void **state)
+{
+    (void)state;
+    static const char *const off[] = {"-memory", "-pids", "-cpu"};
+    if (!has_cgroup2_alone())
+        skip();
+    test_warden w = new_warden();
+    test_boxd b = new_boxd(&w);
+    box_error in_use; /* by other groups of this host: then there is nothing to give back */
+    for (size_t i = 0; i < BOX_COUNT(off); i++)
+        (void)!box_fd_write_file(AT_FDCWD, V2_TOP "/cgroup.subtree_control", off[i], &in_use);
+    test_box box;
+    test_box_create(&b, &w, (box_warden_create){.required = BOX_G_MEMORY}, &box);
+    assert_string_equal(test_box_output(&box, "echo works"), "works");
+    assert_int_equal(faccessat(box.memory, "memory.max", F_OK, 0), 0);
+    assert_int_equal(faccessat(box.memory, "cpu.max", F_OK, 0), 0);
+    test_box_destroy(&b, &box);
+    test_boxd_close(&b);
+    test_warden_done(&w);
+}
+
 /* As one started from a login shell: "no internal processes" forbids limits below that group. */
 static void a_warden_that_shares_its_group_has_limits_too(void **state)
 {
@@ -597,6 +619,7 @@ int main(void)
         cmocka_unit_test(older_kernels_are_served_too),
         cmocka_unit_test(hosts_with_fewer_control_groups_say_so),
         cmocka_unit_test(a_configured_group_has_the_same_limits),
+        cmocka_unit_test(controllers_that_were_taken_back_return_with_the_next_sandbox),
         cmocka_unit_test(a_warden_that_shares_its_group_has_limits_too),
         cmocka_unit_test(broken_packets_end_only_their_own_connection),
         cmocka_unit_test(another_user_is_refused),
