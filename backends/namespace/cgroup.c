@@ -101,15 +101,14 @@ static int make_one(const box_cgroup_tree *t, const box_sandbox_record *r, box_e
     int session = box_cgroup_open(t, r, "");
     if (session < 0)
         return box_fail_errno(err, "open the sandbox's control group");
+    if (t->version == 2 && enable_above(session, t->controllers, err) < 0)
+        return -1;
     if ((t->controllers & BOX_CG_PIDS) != 0 && leave_pids(session, err) < 0)
         return box_wrap(err, "limit of all processes");
     if (mkdirat(session, "agent", 0755) < 0 || mkdirat(session, "box", 0755) < 0)
         return box_fail_errno(err, "make the sandbox's control groups");
-    if (t->version == 2) {
-        if (enable_above(session, t->controllers, err) < 0 ||
-            delegate(session, (uid_t)r->uid_base, err) < 0)
-            return -1;
-    }
+    if (t->version == 2 && delegate(session, (uid_t)r->uid_base, err) < 0)
+        return -1;
     return box_fd_write_file(session, "cgroup.procs", "0", err);
 }
 

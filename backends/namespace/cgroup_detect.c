@@ -114,13 +114,25 @@ static void find_mounts(box_cgroups *c, const char *parent)
         (void)fclose(f); /* only read */
 }
 
+/* False while processes sit in the group itself, but for the real root. It must be asked: pids and
+ * cpu ("threaded controllers") are switched on all the same, and then no child may have processes.
+ */
+static bool may_limit_children(int dir)
+{
+    char procs[16];
+    return faccessat(dir, "cgroup.type", F_OK, 0) < 0 ||
+           box_proc_read(dir, "cgroup.procs", procs, sizeof procs) == 0;
+}
+
 /* Switches the controllers on for a group's children, one by one. What does not work shows in the
  * probe. */
 static void enable_below(const char *group)
 {
     BOX_AUTO(box_closep)
     int dir = open(group, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    for (size_t i = 0; dir >= 0 && i < BOX_CG_CONTROLLERS; i++) {
+    if (dir < 0 || !may_limit_children(dir))
+        return;
+    for (size_t i = 0; i < BOX_CG_CONTROLLERS; i++) {
         char enable[32];
         box_error ignored;
         (void)snprintf(enable, sizeof enable, "+%s", box_cgroup_controllers[i].name);
@@ -205,7 +217,8 @@ static uint32_t probe(const box_cgroup_tree *t)
         return UINT32_MAX; /* not even a group can be made */
     BOX_AUTO(box_closep)
     int dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    for (size_t i = 0; i < BOX_CG_CONTROLLERS; i++) {
+    bool limits = t->version == 1 || may_limit_children(base);
+    for (size_t i = 0; limits && i < BOX_CG_CONTROLLERS; i++) {
         const box_cgroup_controller *c = &box_cgroup_controllers[i];
         if ((t->controllers & c->bit) == 0)
             continue;

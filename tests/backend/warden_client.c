@@ -90,6 +90,16 @@ static void enter_group(const char *group)
         _exit(96);
 }
 
+/* As in a container that has its own control group for the root of the tree. */
+static void enclose(void)
+{
+    static const char tree[] = "/sys/fs/cgroup";
+    if (unshare(CLONE_NEWCGROUP | CLONE_NEWNS) < 0 ||
+        mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 || umount2(tree, MNT_DETACH) < 0 ||
+        mount("cgroup", tree, "cgroup2", 0, NULL) < 0)
+        _exit(95);
+}
+
 static int connect_to(const char *path)
 {
     struct sockaddr_un a = {.sun_family = AF_UNIX};
@@ -112,6 +122,8 @@ void test_warden_start(test_warden *w)
     if (w->pid == 0) {
         if (w->group != NULL)
             enter_group(w->group);
+        if (w->enclosed)
+            enclose();
         if (w->hidden != NULL)
             hide_cgroups(w->hidden);
         if (w->refused_call != 0)

@@ -16,6 +16,7 @@ typedef struct test_warden {
         *hidden;       /* control group mounts it shall not see: "unified", "" = all, NULL = none */
     int refused_call;  /* a system call number that answers ENOSYS in the warden; 0 = none */
     const char *group; /* directory of the control group it starts in; NULL = the test's */
+    bool enclosed;     /* ... as the root of a cgroup namespace, on a host with cgroup2 alone */
 } test_warden;
 
 /* `extra` is YAML that is added to the configuration; "" = none. */

@@ -423,12 +423,13 @@ static void hosts_with_fewer_control_groups_say_so(void **state)
 }
 
 /* The guarantees of a warden with that configuration, started in that group. */
-static uint32_t limits_of(const char *config, const char *group)
+static uint32_t limits_of(const char *config, const char *group, bool enclosed)
 {
     test_warden w;
     test_box box;
     test_warden_init(&w, config);
     w.group = group;
+    w.enclosed = enclosed;
     test_warden_start(&w);
     test_boxd b = new_boxd(&w);
     uint32_t found = b.hello.guarantees & limits;
@@ -450,10 +451,10 @@ static void remove_group(const char *path)
 static void a_configured_group_has_the_same_limits(void **state)
 {
     (void)state;
-    uint32_t usual = limits_of("", NULL);
+    uint32_t usual = limits_of("", NULL, false);
     char config[96];
     (void)snprintf(config, sizeof config, "cgroup: /box-test-%d/below\n", (int)getpid());
-    assert_int_equal(limits_of(config, NULL), usual);
+    assert_int_equal(limits_of(config, NULL, false), usual);
     char command[192];
     (void)snprintf(command, sizeof command,
                    "find " V2_TOP " -depth -type d '(' -name box-test-%d -o -path "
@@ -481,6 +482,28 @@ static pid_t sleeper_in(const char *group)
     return pid;
 }
 
+/* systemd takes back at the top what none of its own units needs. */
+static void controllers_that_were_taken_back_return_with_the_next_sandbox(void **state)
+{
+    (void)state;
+    static const char *const off[] = {"-memory", "-pids", "-cpu"};
+    if (!has_cgroup2_alone())
+        skip();
+    test_warden w = new_warden();
+    test_boxd b = new_boxd(&w);
+    box_error in_use; /* by other groups of this host: then there is nothing to give back */
+    for (size_t i = 0; i < BOX_COUNT(off); i++)
+        (void)!box_fd_write_file(AT_FDCWD, V2_TOP "/cgroup.subtree_control", off[i], &in_use);
+    test_box box;
+    test_box_create(&b, &w, (box_warden_create){.required = BOX_G_MEMORY}, &box);
+    assert_string_equal(test_box_output(&box, "echo works"), "works");
+    assert_int_equal(faccessat(box.memory, "memory.max", F_OK, 0), 0);
+    assert_int_equal(faccessat(box.memory, "cpu.max", F_OK, 0), 0);
+    test_box_destroy(&b, &box);
+    test_boxd_close(&b);
+    test_warden_done(&w);
+}
+
 /* As one started from a login shell: "no internal processes" forbids limits below that group. */
 static void a_warden_that_shares_its_group_has_limits_too(void **state)
 {
@@ -491,10 +514,12 @@ static void a_warden_that_shares_its_group_has_limits_too(void **state)
     (void)snprintf(group, sizeof group, V2_TOP "/box-test-%d", (int)getpid());
     assert_int_equal(mkdir(group, 0755), 0);
     pid_t sleeper = sleeper_in(group);
-    assert_int_equal(limits_of("", group), limits);
+    assert_int_equal(limits_of("", group, false), limits);
+    assert_int_equal(limits_of("", group, true), 0); /* no top above it: it works and says so */
     (void)kill(sleeper, SIGKILL);
     assert_int_equal(waitpid(sleeper, NULL, 0), sleeper);
-    assert_int_equal(limits_of("", group), limits); /* and alone, as a service is */
+    assert_int_equal(limits_of("", group, false), limits); /* alone, as a service is */
+    assert_int_equal(limits_of("", group, true), limits);
     char leaf[112];
     (void)snprintf(leaf, sizeof leaf, "%s/box-warden", group);
     remove_group(leaf);
@@ -594,6 +619,7 @@ int main(void)
         cmocka_unit_test(older_kernels_are_served_too),
         cmocka_unit_test(hosts_with_fewer_control_groups_say_so),
         cmocka_unit_test(a_configured_group_has_the_same_limits),
+        cmocka_unit_test(controllers_that_were_taken_back_return_with_the_next_sandbox),
         cmocka_unit_test(a_warden_that_shares_its_group_has_limits_too),
         cmocka_unit_test(broken_packets_end_only_their_own_connection),
         cmocka_unit_test(another_user_is_refused),
