@@ -372,7 +372,7 @@ class Sessions(Case):
         before = int(time.time())
         self.ok("session", "stop", self.sid)
         line = self.read_until(child, rb"(?m)^\S+ STATE_CHANGED +" + self.sid.encode() +
-                               rb" +STOPPED .*\(REQUESTED\)$")
+                               rb" +STOPPED +namespace \(REQUESTED\)$")
         at = time.strptime(line.split()[0].decode(), "%Y-%m-%dT%H:%M:%SZ")
         self.assertGreaterEqual(calendar.timegm(at), before)
         self.assertEqual(len(re.findall(rb"\d{4}-\d\d-\d\dT", line)), 1)

@@ -273,6 +273,8 @@ static int update(cli *c, int argc, char **argv)
     box_client_options o = cli_options(c);
     if (box_v1_session_service_update_session(c->channel, &o, &request, &r, &err) < 0)
         return cli_fail(c, &err);
+    if (!c->json)
+        cli_print_adjustments(r->adjustments, r->n_adjustments);
     return show(c, &r->base, r->session);
 }
 

@@ -33,8 +33,7 @@ static void print_labels(const Box__V1__Session *s)
 
 static void print_state(const Box__V1__Session *s)
 {
-    printf("%-24s %-9s", cli_clean(s->session_id), cli_session_state(s->state));
-    printf(" %-10s", cli_clean(s->backend));
+    printf("%-24s %-9s ", cli_clean(s->session_id), cli_session_state(s->state));
 }
 
 void cli_session_heading(const cli *c)
@@ -49,7 +48,7 @@ void cli_session_line(const Box__V1__Session *s)
 {
     char created[32];
     print_state(s);
-    printf(" %s", cli_when(s->created_at, created));
+    printf("%-10s %s", cli_clean(s->backend), cli_when(s->created_at, created));
     print_labels(s);
     print_cause(s);
     printf("\n");
@@ -58,15 +57,19 @@ void cli_session_line(const Box__V1__Session *s)
 void cli_session_event(const Box__V1__WatchSessionsResponse *e)
 {
     char at[32];
-    printf("%s %s", cli_when(e->occurred_at, at),
-           name_of(&box__v1__session_event_type__descriptor, (int)e->type, "SESSION_EVENT_TYPE_"));
-    if (e->lost_events > 0)
-        printf(" %lld", (long long)e->lost_events);
+    const char *what =
+        name_of(&box__v1__session_event_type__descriptor, (int)e->type, "SESSION_EVENT_TYPE_");
+    printf("%s ", cli_when(e->occurred_at, at));
     if (e->session != NULL) {
-        printf(" ");
+        printf("%-13s ", what);
         print_state(e->session);
+        printf("%s", cli_clean(e->session->backend));
         print_labels(e->session);
         print_cause(e->session);
+    } else if (e->lost_events > 0) {
+        printf("%s %lld", what, (long long)e->lost_events);
+    } else {
+        printf("%s", what);
     }
     printf("\n");
 }
