@@ -18,8 +18,7 @@ static int pass_to_zygote(box_agent *a, box_command *c, const box_agent_packet *
 {
     int all[BOX_FD_PASS_MAX];
     int ends[2] = {-1, -1};
-    BOX_AUTO(box_closep)
-    int extra = -1;
+    BOX_AUTO(box_closep) int extra = -1;
     box_agent_start start = p->body.start;
     if (!a->reapers && box_tree_make(&a->trees, c->id, &extra, err) < 0)
         return -1;

@@ -252,8 +252,7 @@ int box_agent_start_build(const box_agent_command *command, box_buf *packet, int
 {
     if (check_command(command, err) < 0)
         return -1;
-    BOX_AUTO(box_buf_done)
-    box_buf text = {.max_bytes = BOX_AGENT_TEXT_BYTES};
+    BOX_AUTO(box_buf_done) box_buf text = {.max_bytes = BOX_AGENT_TEXT_BYTES};
     if (add_strings(&text, command->argv, command->argc, "argv", err) < 0 ||
         add_strings(&text, command->env, command->envc, "env", err) < 0)
         return -1;
@@ -271,8 +270,7 @@ int box_agent_start_build(const box_agent_command *command, box_buf *packet, int
                              .text_len = (uint32_t)len};
     size_t size = sizeof(box_agent_header) + sizeof start + (outside ? 0 : len);
     box_agent_header header = {.type = BOX_AGENT_START, .size = (uint32_t)size, .id = command->id};
-    BOX_AUTO(box_closep)
-    int fd = -1;
+    BOX_AUTO(box_closep) int fd = -1;
     if (outside && box_fd_memfd("box-start", box_buf_data(&text), len, &fd, err) < 0)
         return -1;
     if (box_buf_add(packet, &header, sizeof header, err) < 0 ||

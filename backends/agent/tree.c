@@ -45,8 +45,7 @@ static bool read_file(const box_trees *t, uint64_t id, const char *file, char *o
 {
     char name[NAME_BYTES];
     file_name(name, id, file);
-    BOX_AUTO(box_closep)
-    int fd = openat(t->dir, name, O_RDONLY | O_CLOEXEC);
+    BOX_AUTO(box_closep) int fd = openat(t->dir, name, O_RDONLY | O_CLOEXEC);
     ssize_t n = fd < 0 ? -1 : read(fd, out, size - 1);
     if (n < 0)
         return false; /* errno says why: closing -1 does nothing */
@@ -68,8 +67,7 @@ static uint32_t walk(const box_trees *t, uint64_t id, int signo, pid_t except)
     char name[NAME_BYTES];
     char block[4096];
     file_name(name, id, "/cgroup.procs");
-    BOX_AUTO(box_closep)
-    int fd = openat(t->dir, name, O_RDONLY | O_CLOEXEC);
+    BOX_AUTO(box_closep) int fd = openat(t->dir, name, O_RDONLY | O_CLOEXEC);
     uint32_t count = 0;
     pid_t pid = 0;
     ssize_t n;

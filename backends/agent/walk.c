@@ -41,8 +41,7 @@ bool box_walk_is_before_exec(int32_t pid)
     char path[32];
     char text[512];
     (void)snprintf(path, sizeof path, "/proc/%d/stat", (int)pid); /* fits */
-    BOX_AUTO(box_closep)
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    BOX_AUTO(box_closep) int fd = open(path, O_RDONLY | O_CLOEXEC);
     ssize_t len = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
     if (len <= 0)
         return true;
@@ -57,8 +56,7 @@ static bool read_process(int proc, const char *name, box_walk_process *out)
     int n = snprintf(path, sizeof path, "%.16s/stat", name);
     if (n < 0 || name[0] < '1' || name[0] > '9')
         return false;
-    BOX_AUTO(box_closep)
-    int fd = openat(proc, path, O_RDONLY | O_CLOEXEC);
+    BOX_AUTO(box_closep) int fd = openat(proc, path, O_RDONLY | O_CLOEXEC);
     ssize_t len = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
     if (len <= 0)
         return false; /* it ended meanwhile */

@@ -245,10 +245,8 @@ int box_zygote_fork(const box_zygote_config *config, int *pid, int *socket, box_
     int ends[2];
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0)
         return box_fail_errno(err, "make the zygote's socket");
-    BOX_AUTO(box_closep)
-    int ours = ends[0];
-    BOX_AUTO(box_closep)
-    int theirs = ends[1];
+    BOX_AUTO(box_closep) int ours = ends[0];
+    BOX_AUTO(box_closep) int theirs = ends[1];
     pid_t child = fork();
     if (child < 0)
         return box_fail_errno(err, "fork the zygote");

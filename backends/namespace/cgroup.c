@@ -55,10 +55,8 @@ static int enable(int dir, uint32_t wanted, box_error *err)
 /* BASE too: at the top, systemd takes back what none of its units needs while no sandbox lives. */
 static int enable_above(int session, uint32_t controllers, box_error *err)
 {
-    BOX_AUTO(box_closep)
-    int base = openat(session, "../..", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    BOX_AUTO(box_closep)
-    int instance = openat(session, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    BOX_AUTO(box_closep) int base = openat(session, "../..", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    BOX_AUTO(box_closep) int instance = openat(session, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (base < 0 || instance < 0)
         return box_fail_errno(err, "open the instance's control group");
     return enable(base, controllers, err) < 0 ? -1 : enable(instance, controllers, err);
@@ -97,8 +95,7 @@ static int make_one(const box_cgroup_tree *t, const box_sandbox_record *r, box_e
 {
     if (make_session(t, r, err) < 0)
         return -1;
-    BOX_AUTO(box_closep)
-    int session = box_cgroup_open(t, r, "");
+    BOX_AUTO(box_closep) int session = box_cgroup_open(t, r, "");
     if (session < 0)
         return box_fail_errno(err, "open the sandbox's control group");
     if (t->version == 2 && enable_above(session, t->controllers, err) < 0)
@@ -160,8 +157,7 @@ static int limit_cpu(int dir, uint32_t version, int32_t millis, box_error *err)
 static int limit_one(const box_cgroup_tree *t, const box_sandbox_record *r,
                      const box_warden_limits *limits, box_error *err)
 {
-    BOX_AUTO(box_closep)
-    int dir = box_cgroup_open(t, r, "/box");
+    BOX_AUTO(box_closep) int dir = box_cgroup_open(t, r, "/box");
     if (dir < 0)
         return box_fail_errno(err, "open the sandbox's control group");
     if ((t->controllers & BOX_CG_MEMORY) != 0 && limits->memory_bytes != 0 &&
@@ -189,8 +185,7 @@ int box_cgroups_limit(const box_sandbox_record *r, const box_warden_limits *limi
 
 static int limit_agent(const box_cgroup_tree *t, int session, box_error *err)
 {
-    BOX_AUTO(box_closep)
-    int dir = openat(session, "agent", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    BOX_AUTO(box_closep) int dir = openat(session, "agent", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if ((t->controllers & BOX_CG_MEMORY) != 0 &&
         limit_memory(dir, t->version, BOX_AGENT_MEMORY_BYTES, err) < 0)
         return -1;
@@ -203,8 +198,7 @@ static int limit_agent(const box_cgroup_tree *t, int session, box_error *err)
 static int settle_one(const box_cgroup_tree *t, const box_sandbox_record *r, pid_t pid,
                       box_error *err)
 {
-    BOX_AUTO(box_closep)
-    int session = box_cgroup_open(t, r, "");
+    BOX_AUTO(box_closep) int session = box_cgroup_open(t, r, "");
     if (session < 0)
         return box_fail_errno(err, "open the sandbox's control group");
     if (box_cgroup_set(session, "agent/cgroup.procs", pid, err) < 0)
@@ -287,8 +281,7 @@ void box_cgroups_usage(const box_sandbox_record *r, box_warden_answer *out)
     box_cgroup_trees_parse(r->place, &trees);
     for (size_t i = 0; i < trees.count; i++) {
         const box_cgroup_tree *t = &trees.all[i];
-        BOX_AUTO(box_closep)
-        int dir = box_cgroup_open(t, r, "/box");
+        BOX_AUTO(box_closep) int dir = box_cgroup_open(t, r, "/box");
         int64_t usec;
         if (dir < 0)
             continue;
@@ -308,8 +301,7 @@ bool box_cgroups_agent_oom(const box_sandbox_record *r)
     box_cgroup_trees trees;
     box_cgroup_trees_parse(r->place, &trees);
     const box_cgroup_tree *t = box_cgroup_find(&trees, BOX_CG_MEMORY);
-    BOX_AUTO(box_closep)
-    int dir = t != NULL ? box_cgroup_open(t, r, "/agent") : -1;
+    BOX_AUTO(box_closep) int dir = t != NULL ? box_cgroup_open(t, r, "/agent") : -1;
     int64_t kills = 0;
     return dir >= 0 &&
            box_proc_number(dir, t->version == 2 ? "memory.events" : "memory.oom_control",

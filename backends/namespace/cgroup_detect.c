@@ -128,8 +128,7 @@ static bool may_limit_children(int dir)
  * probe. */
 static void enable_below(const char *group)
 {
-    BOX_AUTO(box_closep)
-    int dir = open(group, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    BOX_AUTO(box_closep) int dir = open(group, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (dir < 0 || !may_limit_children(dir))
         return;
     for (size_t i = 0; i < BOX_CG_CONTROLLERS; i++) {
@@ -160,8 +159,7 @@ static void make_path(const box_cgroup_tree *t, const char *top)
 static bool is_alone(const char *group)
 {
     char procs[64];
-    BOX_AUTO(box_closep)
-    int dir = open(group, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    BOX_AUTO(box_closep) int dir = open(group, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (dir < 0 || box_proc_read(dir, "cgroup.procs", procs, sizeof procs) < 0)
         return false;
     char *rest;
@@ -174,8 +172,7 @@ static void enter_leaf(const box_cgroup_tree *t)
     (void)snprintf(leaf, sizeof leaf, "%s" LEAF, t->base);
     if (mkdir(leaf, 0755) < 0 && errno != EEXIST)
         return;
-    BOX_AUTO(box_closep)
-    int dir = open(leaf, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    BOX_AUTO(box_closep) int dir = open(leaf, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     box_error ignored; /* the probe tells whether limits work */
     if (dir >= 0)
         (void)!box_fd_write_file(dir, "cgroup.procs", "0", &ignored);
@@ -211,12 +208,10 @@ static uint32_t probe(const box_cgroup_tree *t)
     box_uid_text(&random, text);
     (void)snprintf(path, sizeof path, "%s/box-probe-%s", t->base, text);
     uint32_t works = 0;
-    BOX_AUTO(box_closep)
-    int base = open(t->base, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    BOX_AUTO(box_closep) int base = open(t->base, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (base < 0 || mkdir(path, 0755) < 0)
         return UINT32_MAX; /* not even a group can be made */
-    BOX_AUTO(box_closep)
-    int dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    BOX_AUTO(box_closep) int dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     bool limits = t->version == 1 || may_limit_children(base);
     for (size_t i = 0; limits && i < BOX_CG_CONTROLLERS; i++) {
         const box_cgroup_controller *c = &box_cgroup_controllers[i];
@@ -237,8 +232,7 @@ static uint32_t probe(const box_cgroup_tree *t)
 static uint32_t offered(const char *group)
 {
     char list[1024] = "";
-    BOX_AUTO(box_closep)
-    int dir = open(group, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    BOX_AUTO(box_closep) int dir = open(group, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (dir < 0 || box_proc_read(dir, "cgroup.controllers", list, sizeof list) < 0)
         return 0;
     return box_cgroup_bits(list) & ~(uint32_t)BOX_CG_CPUACCT;

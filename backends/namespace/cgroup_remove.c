@@ -20,8 +20,7 @@ void box_cgroups_lift_cpu(const box_sandbox_record *r)
     box_cgroup_trees trees;
     box_cgroup_trees_parse(r->place, &trees);
     const box_cgroup_tree *t = box_cgroup_find(&trees, BOX_CG_CPU);
-    BOX_AUTO(box_closep)
-    int dir = t != NULL ? box_cgroup_open(t, r, "/box") : -1;
+    BOX_AUTO(box_closep) int dir = t != NULL ? box_cgroup_open(t, r, "/box") : -1;
     box_error ignored; /* only makes the killing faster */
     if (dir >= 0)
         (void)!box_fd_write_file(dir, t->version == 2 ? "cpu.max" : "cpu.cfs_quota_us",
@@ -70,8 +69,7 @@ static bool clear_tree(const box_cgroup_tree *t, const box_sandbox_record *r)
     box_uid_text(&r->uid, uid);
     if (!box_cgroup_instance_path(t, r, instance))
         return false;
-    BOX_AUTO(box_closep)
-    int dir = open(instance, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+    BOX_AUTO(box_closep) int dir = open(instance, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
     if (dir < 0)
         return errno == ENOENT;
     if (!clear(dir, uid, 0))

@@ -77,8 +77,7 @@ static int copy_bytes(copy *c, int out, int in, const char *name, box_error *err
 
 static int copy_file(copy *c, int to, int from, const char *name, mode_t mode, box_error *err)
 {
-    BOX_AUTO(box_closep)
-    int in = openat(from, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    BOX_AUTO(box_closep) int in = openat(from, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
     if (in < 0)
         return box_fail_errno(err, "open %s", name);
     mode_t shown = (mode & 0111) != 0 ? 0755 : 0644;
@@ -106,8 +105,7 @@ static int copy_directory(copy *c, int to, int from, const char *name, int depth
         return box_fail(err, BOX_QUOTA, "%s is too deep to copy", name);
     if (mkdirat(to, name, 0755) < 0 && errno != EEXIST)
         return box_fail_errno(err, "make %s", name);
-    BOX_AUTO(box_closep)
-    int out = openat(to, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    BOX_AUTO(box_closep) int out = openat(to, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     int in = openat(from, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
     DIR *d = in < 0 ? NULL : fdopendir(in);
     if (out < 0 || d == NULL)
@@ -160,8 +158,7 @@ static int copy_ssl(copy *c, int to, int from, box_error *err)
         return 0;
     if (mkdirat(to, "ssl", 0755) < 0)
         return box_fail_errno(err, "make ssl");
-    BOX_AUTO(box_closep)
-    int out = openat(to, "ssl", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    BOX_AUTO(box_closep) int out = openat(to, "ssl", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (out < 0)
         return box_fail_errno(err, "open ssl");
     return copy_matching(c, out, in, copied_ssl, BOX_COUNT(copied_ssl), err);

@@ -111,8 +111,7 @@ static int open_source(const box_warden_config *config, const box_allowed_root *
         return box_fail_errno(err, "host_path: open the allowed root");
     const char *rest = path + strlen(root->path);
     rest += strspn(rest, "/");
-    BOX_AUTO(box_closep)
-    int dir =
+    BOX_AUTO(box_closep) int dir =
         open_beneath(top, rest[0] != '\0' ? rest : ".", RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS);
     if (dir < 0 && (errno == EXDEV || errno == ELOOP))
         return refuse(err, "leads out of the allowed root");
@@ -146,8 +145,7 @@ static int idmap_namespace(uint32_t owner, uint32_t shown, int *out, box_error *
         _exit(0);
     }
     (void)close(sync[0]);
-    BOX_AUTO(box_closep)
-    int hold = sync[1];
+    BOX_AUTO(box_closep) int hold = sync[1];
     if (pid < 0)
         return box_fail_errno(err, "make a user namespace");
     char map[48];
@@ -170,10 +168,8 @@ int box_hostpath_open(const box_warden_config *config, const char *path, bool re
                       uint32_t uid_base, int *out, box_error *err)
 {
     const box_allowed_root *root;
-    BOX_AUTO(box_closep)
-    int source = -1;
-    BOX_AUTO(box_closep)
-    int names = -1;
+    BOX_AUTO(box_closep) int source = -1;
+    BOX_AUTO(box_closep) int names = -1;
     if (box_hostpath_rule(config, path, &root, err) < 0 ||
         open_source(config, root, path, &source, err) < 0 ||
         idmap_namespace((uint32_t)root->owner_uid, uid_base + INSIDE_ID, &names, err) < 0)

@@ -132,8 +132,7 @@ static int prepare_child(const box_warden_create *request, const box_journal *jo
 static int run_child(const box_warden_create *request, const box_journal *journal,
                      box_sandbox_plan *plan, box_sandbox_record *record, box_error *err)
 {
-    BOX_AUTO(box_child_done)
-    box_child child = {.pidfd = -1, .report = -1, .go = -1};
+    BOX_AUTO(box_child_done) box_child child = {.pidfd = -1, .report = -1, .go = -1};
     if (box_child_start(plan, record->uid_base, &child, err) < 0)
         return -1;
     record->pid = child.pid;
@@ -158,8 +157,7 @@ static int namespace_create(box_backend *b, const box_warden_create *request, in
     if (box_cgroups_place(b->cgroups, record->place, err) < 0 ||
         journal->save(journal->owner, record, err) < 0 || box_cgroups_make(record, err) < 0)
         return -1;
-    BOX_AUTO(plan_done)
-    box_sandbox_plan plan;
+    BOX_AUTO(plan_done) box_sandbox_plan plan;
     plan_init(&plan);
     if (plan_fill(b, request, record, listen_fd, &plan, err) < 0 ||
         run_child(request, journal, &plan, record, err) < 0 ||
@@ -178,8 +176,7 @@ static int open_inside(pid_t pid, const char *path, int flags)
 {
     char root[32];
     (void)snprintf(root, sizeof root, "/proc/%d/root", (int)pid);
-    BOX_AUTO(box_closep)
-    int dir = open(root, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    BOX_AUTO(box_closep) int dir = open(root, O_PATH | O_DIRECTORY | O_CLOEXEC);
     struct open_how how = {.flags = (uint64_t)(flags | O_DIRECTORY | O_CLOEXEC),
                            .resolve = RESOLVE_IN_ROOT | RESOLVE_NO_SYMLINKS};
     int fd = dir < 0 ? -1 : (int)syscall(SYS_openat2, dir, path, &how, sizeof how);
@@ -210,8 +207,7 @@ static int namespace_destroy(box_backend *b, const box_sandbox_record *record, u
                              box_error *err)
 {
     (void)b;
-    BOX_AUTO(box_closep)
-    int pidfd = -1;
+    BOX_AUTO(box_closep) int pidfd = -1;
     if (box_proc_open(record->pid, record->start_time, &pidfd, err) < 0)
         return -1;
     *oom = box_cgroups_agent_oom(record);
@@ -229,8 +225,7 @@ static int namespace_alive(box_backend *b, const box_sandbox_record *record, box
                            box_error *err)
 {
     (void)b;
-    BOX_AUTO(box_closep)
-    int pidfd = -1;
+    BOX_AUTO(box_closep) int pidfd = -1;
     if (box_proc_open(record->pid, record->start_time, &pidfd, err) < 0)
         return -1;
     *out = pidfd >= 0 && !box_proc_wait(pidfd, 0) ? BOX_ALIVE : BOX_DEAD;
@@ -251,8 +246,7 @@ static int namespace_usage(box_backend *b, const box_sandbox_record *record, box
     (void)err;
     box_cgroups_usage(record, out);
     out->workspace_bytes = -1;
-    BOX_AUTO(box_closep)
-    int dir = open_inside(record->pid, record->mount_path, O_PATH);
+    BOX_AUTO(box_closep) int dir = open_inside(record->pid, record->mount_path, O_PATH);
     struct statfs fs;
     /* A host_path mount would show the whole of the host's file system. */
     if (dir >= 0 && fstatfs(dir, &fs) == 0 && fs.f_type == 0x01021994 /* TMPFS_MAGIC */)
@@ -284,14 +278,12 @@ static int probe(const box_backend *b, box_error *err)
                                        .shm_bytes = 1 << 20,
                                        .mount_path = "/workspace"};
     const box_sandbox_record record = {.uid_base = BOX_UIDS_FIRST};
-    BOX_AUTO(plan_done)
-    box_sandbox_plan plan;
+    BOX_AUTO(plan_done) box_sandbox_plan plan;
     plan_init(&plan);
     if (plan_fill(b, &request, &record, b->filter, &plan, err) < 0)
         return -1;
     plan.probe = true;
-    BOX_AUTO(box_child_done)
-    box_child child = {.pidfd = -1, .report = -1, .go = -1};
+    BOX_AUTO(box_child_done) box_child child = {.pidfd = -1, .report = -1, .go = -1};
     if (box_child_start(&plan, record.uid_base, &child, err) < 0)
         return -1;
     int rc = box_sandbox_map_ids(child.pid, record.uid_base, err);
@@ -320,8 +312,7 @@ static void closep(box_backend **b)
 
 static int open_filter(int *out, box_error *err)
 {
-    BOX_AUTO(box_buf_done)
-    box_buf program = {0};
+    BOX_AUTO(box_buf_done) box_buf program = {0};
     if (box_seccomp_compile(&program, err) < 0)
         return -1;
     return box_fd_memfd("box-filter", box_buf_data(&program), box_buf_len(&program), out, err);
@@ -332,8 +323,7 @@ static int namespace_open(const struct box_warden_config *config, box_backend **
 {
     if (geteuid() != 0)
         return box_fail(err, BOX_BACKEND_UNAVAILABLE, "needs root");
-    BOX_AUTO(closep)
-    box_backend *b = box_alloc(sizeof *b);
+    BOX_AUTO(closep) box_backend *b = box_alloc(sizeof *b);
     *b = (box_backend){.config = config, .agent = -1, .filter = -1};
     char dir[TEMPLATE_BYTES + 8];
     (void)snprintf(dir, sizeof dir, "%s/root", config->instance_dir);

@@ -11,8 +11,7 @@
 
 ssize_t box_proc_read(int dirfd, const char *path, char *out, size_t size)
 {
-    BOX_AUTO(box_closep)
-    int fd = openat(dirfd, path, O_RDONLY | O_CLOEXEC);
+    BOX_AUTO(box_closep) int fd = openat(dirfd, path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         return -1;
     size_t len = 0;
@@ -77,8 +76,7 @@ int box_proc_open(pid_t pid, uint64_t start_time, int *out, box_error *err)
     *out = -1;
     if (pid <= 0)
         return 0;
-    BOX_AUTO(box_closep)
-    int pidfd = pidfd_open(pid, 0);
+    BOX_AUTO(box_closep) int pidfd = pidfd_open(pid, 0);
     if (pidfd < 0)
         return errno == ESRCH ? 0 : box_fail_errno(err, "open a process");
     /* Read after the pidfd is open: it cannot change its meaning any more. */

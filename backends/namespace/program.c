@@ -46,12 +46,10 @@ int box_program_open(const char *path, int *out, box_error *err)
     char beside[PATH_MAX];
     if (path == NULL && default_path(beside, err) < 0)
         return -1;
-    BOX_AUTO(box_closep)
-    int fd = open(path != NULL ? path : beside, O_RDONLY | O_CLOEXEC);
+    BOX_AUTO(box_closep) int fd = open(path != NULL ? path : beside, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         return box_fail_errno(err, "open the agent's program");
-    BOX_AUTO(box_buf_done)
-    box_buf program = {.max_bytes = MAX_BYTES};
+    BOX_AUTO(box_buf_done) box_buf program = {.max_bytes = MAX_BYTES};
     if (box_buf_read_fd(&program, fd, err) < 0)
         return box_wrap(err, "read the agent's program");
     if (!is_static(box_buf_data(&program), box_buf_len(&program)))

@@ -112,8 +112,7 @@ static int become_inner_root(box_error *err)
 
 static int raise_loopback(box_error *err)
 {
-    BOX_AUTO(box_closep)
-    int s = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    BOX_AUTO(box_closep) int s = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     struct ifreq lo = {.ifr_name = "lo"};
     lo.ifr_flags = IFF_UP;
     if (s < 0 || ioctl(s, SIOCSIFFLAGS, &lo) < 0)

@@ -173,8 +173,7 @@ static void releasep(scmp_filter_ctx *ctx)
 int box_seccomp_compile(box_buf *out, box_error *err)
 {
     /* Unknown calls do not exist: libraries then try their older ways. */
-    BOX_AUTO(releasep)
-    scmp_filter_ctx ctx = seccomp_init(SCMP_ACT_ERRNO(ENOSYS));
+    BOX_AUTO(releasep) scmp_filter_ctx ctx = seccomp_init(SCMP_ACT_ERRNO(ENOSYS));
     if (ctx == NULL)
         return box_fail(err, BOX_INTERNAL, "libseccomp does not start");
     if (seccomp_attr_set(ctx, SCMP_FLTATR_ACT_BADARCH, SCMP_ACT_KILL_PROCESS) < 0 ||
@@ -183,8 +182,7 @@ int box_seccomp_compile(box_buf *out, box_error *err)
     if (add_rules(ctx, box_seccomp_allowed, SCMP_ACT_ALLOW, err) < 0 ||
         add_rules(ctx, box_seccomp_refused, SCMP_ACT_ERRNO(EPERM), err) < 0)
         return -1;
-    BOX_AUTO(box_closep)
-    int fd = memfd_create("box-filter", MFD_CLOEXEC);
+    BOX_AUTO(box_closep) int fd = memfd_create("box-filter", MFD_CLOEXEC);
     int rc = fd < 0 ? -errno : seccomp_export_bpf(ctx, fd);
     if (rc < 0) {
         errno = -rc;

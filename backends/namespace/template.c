@@ -120,10 +120,8 @@ static int add_etc(box_template *t, box_error *err)
         return -1;
     if (mount("box", fd_path(t, "etc", path), "tmpfs", MS_NOSUID | MS_NODEV, ETC_OPTIONS) < 0)
         return box_fail_errno(err, "mount a tmpfs for /etc");
-    BOX_AUTO(box_closep)
-    int to = openat(t->root, "etc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    BOX_AUTO(box_closep)
-    int from = open("/etc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    BOX_AUTO(box_closep) int to = openat(t->root, "etc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    BOX_AUTO(box_closep) int from = open("/etc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (to < 0 || from < 0)
         return box_fail_errno(err, "open /etc");
     if (box_etc_fill(to, from, err) < 0)
@@ -180,8 +178,7 @@ static int add_dev(box_template *t, box_error *err)
         return -1;
     if (mount("box", fd_path(t, "dev", path), "tmpfs", MS_NOSUID | MS_NOEXEC, DEV_OPTIONS) < 0)
         return box_fail_errno(err, "mount a tmpfs for /dev");
-    BOX_AUTO(box_closep)
-    int dev = openat(t->root, "dev", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    BOX_AUTO(box_closep) int dev = openat(t->root, "dev", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (dev < 0)
         return box_fail_errno(err, "open /dev");
     /* Without nodev: these bind mounts are the only devices a sandbox can open. */

@@ -75,8 +75,7 @@ void conns_tidy(box_warden *w)
 void conn_accept(box_warden *w, warden_watch *watch, uint32_t events)
 {
     (void)events;
-    BOX_AUTO(box_closep)
-    int fd = accept4(watch->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    BOX_AUTO(box_closep) int fd = accept4(watch->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
     if (fd < 0)
         return; /* gone again */
     struct ucred peer = {0};
@@ -262,8 +261,7 @@ static bool read_one(box_warden *w, warden_conn *c)
     ssize_t n = box_fd_receive(c->watch.fd, packet, sizeof packet, fds, &n_fds, &err);
     if (n < 0 && err.sys_errno == EAGAIN)
         return false;
-    BOX_AUTO(box_closep)
-    int fd = n > 0 && n_fds > 0 ? fds[0] : -1;
+    BOX_AUTO(box_closep) int fd = n > 0 && n_fds > 0 ? fds[0] : -1;
     if (n > 0 && handle(w, c, packet, (size_t)n, &fd, &err) == 0)
         return true;
     c->broken = true;

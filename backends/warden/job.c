@@ -182,8 +182,7 @@ static int start(box_warden *w, warden_job *job, box_error *err)
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
         return box_fail_errno(err, "make a socket pair");
     job->result = pair[0];
-    BOX_AUTO(box_closep)
-    int theirs = pair[1];
+    BOX_AUTO(box_closep) int theirs = pair[1];
     pid_t warden = getpid();
     pid_t pid = fork();
     if (pid == 0) {

@@ -47,8 +47,7 @@ static int take_over(int from, int to, box_error *err)
 /* One directory of the base: left alone while its warden lives. */
 static int take_over_one(int base, const char *name, int to, box_error *err)
 {
-    BOX_AUTO(box_closep)
-    int dir = open_dir(base, name);
+    BOX_AUTO(box_closep) int dir = open_dir(base, name);
     box_error taken;
     if (dir < 0 || box_state_lock(dir, 0, &taken) < 0)
         return 0;
@@ -77,8 +76,7 @@ static int take_over_dead(int base, const char *own, int to, box_error *err)
 static int open_base(const char *base, int *out, box_error *err)
 {
     for (;;) {
-        BOX_AUTO(box_closep)
-        int dir = -1;
+        BOX_AUTO(box_closep) int dir = -1;
         struct stat st;
         if (box_state_dir(base, &dir, err) < 0 ||
             box_state_lock(dir, BOX_WARDEN_HELPER_SECONDS * BOX_SECOND, err) < 0)
@@ -99,15 +97,13 @@ int box_private_open(const char *base, box_private_dir *out, box_error *err)
     box_uid random = box_uid_new();
     default_base(normal);
     box_uid_text(&random, own);
-    BOX_AUTO(box_closep)
-    int dir = -1;
+    BOX_AUTO(box_closep) int dir = -1;
     if (open_base(base != NULL ? base : normal, &dir, err) < 0)
         return -1;
     int n = snprintf(out->path, sizeof out->path, "%s/%s", base != NULL ? base : normal, own);
     if (n < 0 || (size_t)n >= sizeof out->path)
         return box_fail(err, BOX_VALIDATION, "the directory of private wardens has a long name");
-    BOX_AUTO(box_closep)
-    int mine = -1;
+    BOX_AUTO(box_closep) int mine = -1;
     if (box_state_dir(out->path, &mine, err) < 0 || take_over_dead(dir, own, mine, err) < 0)
         return -1;
     out->lock = box_take_fd(&dir);
@@ -121,16 +117,14 @@ static void remove_base(const char *path)
     char base[sizeof((box_private_dir *)0)->path];
     (void)snprintf(base, sizeof base, "%s", path);
     *strrchr(base, '/') = '\0'; /* box_private_open put it there */
-    BOX_AUTO(box_closep)
-    int dir = open_dir(AT_FDCWD, base);
+    BOX_AUTO(box_closep) int dir = open_dir(AT_FDCWD, base);
     if (dir >= 0 && flock(dir, LOCK_EX | LOCK_NB) == 0)
         (void)rmdir(base); /* fails while there are others */
 }
 
 void box_private_remove(const box_private_dir *p)
 {
-    BOX_AUTO(box_closep)
-    int dir = open_dir(AT_FDCWD, p->path);
+    BOX_AUTO(box_closep) int dir = open_dir(AT_FDCWD, p->path);
     if (dir >= 0)
         (void)unlinkat(dir, "root", AT_REMOVEDIR); /* the template's mount point */
     (void)rmdir(p->path); /* fails while state files are in it, as it should */

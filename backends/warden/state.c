@@ -30,8 +30,7 @@ typedef struct state_file {
 
 static int read_boot_id(char out[BOOT_ID_BYTES], box_error *err)
 {
-    BOX_AUTO(box_closep)
-    int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+    BOX_AUTO(box_closep) int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
     char text[BOOT_ID_BYTES] = "";
     ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
     if (n <= 0)
@@ -75,8 +74,7 @@ int box_state_dir(const char *path, int *out, box_error *err)
         return -1;
     if (mkdir(path, 0700) < 0 && errno != EEXIST)
         return box_fail_errno(err, "make the state directory");
-    BOX_AUTO(box_closep)
-    int dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+    BOX_AUTO(box_closep) int dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
     struct stat st;
     if (dir < 0 || fstat(dir, &st) < 0)
         return box_fail_errno(err, "open the state directory");
@@ -90,8 +88,7 @@ int box_state_dir(const char *path, int *out, box_error *err)
 
 int box_state_open(const char *instance_dir, int *out_dir, box_error *err)
 {
-    BOX_AUTO(box_closep)
-    int dir = -1;
+    BOX_AUTO(box_closep) int dir = -1;
     if (box_state_dir(instance_dir, &dir, err) < 0)
         return box_wrap(err, "instance_dir");
     if (box_state_lock(dir, BOX_WARDEN_LOCK_SECONDS * BOX_SECOND, err) < 0)
@@ -140,8 +137,7 @@ int box_state_read(int dir, const box_uid *uid, box_sandbox_record *out, box_err
     file_name(uid, name);
     if (read_boot_id(boot_id, err) < 0)
         return -1;
-    BOX_AUTO(box_closep)
-    int fd = openat(dir, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    BOX_AUTO(box_closep) int fd = openat(dir, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
     if (fd < 0)
         return box_fail_errno(err, "open a state file");
     state_file file;
@@ -181,8 +177,7 @@ int box_state_scan(int dir, void (*each)(void *owner, const box_sandbox_record *
                    void *owner, box_error *err)
 {
     int copy = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    BOX_AUTO(closedirp)
-    DIR *d = copy < 0 ? NULL : fdopendir(copy);
+    BOX_AUTO(closedirp) DIR *d = copy < 0 ? NULL : fdopendir(copy);
     if (d == NULL)
         return box_fail_errno(err, "list instance_dir");
     int removed = 0;

@@ -248,8 +248,7 @@ int box_warden_listen(box_warden *w, box_error *err)
     memcpy(address.sun_path, path, strlen(path));
     if (remove_stale(path, err) < 0)
         return -1;
-    BOX_AUTO(box_closep)
-    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    BOX_AUTO(box_closep) int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0)
         return box_fail_errno(err, "make a socket");
     mode_t before = umask(0177);

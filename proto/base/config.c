@@ -53,8 +53,7 @@ static int set_env_list(const box_config_key *key, const char *text, void *base,
         size_t len = strcspn(at, ",");
         if (len == 0)
             return box_fail(err, BOX_VALIDATION, "%s: an entry of the list is empty", key->name);
-        BOX_AUTO(box_freep)
-        char *item = box_alloc(len + 1);
+        BOX_AUTO(box_freep) char *item = box_alloc(len + 1);
         memcpy(item, at, len);
         if (box_config_add_string(key, key->name, item, base, err) < 0)
             return -1;
@@ -139,10 +138,8 @@ int box_config_read_env(const box_config_schema *schema, char *const *env, void 
 static int fill(const box_config_schema *schema, const char *name, const char *yaml, size_t len,
                 char *const *env, void *out, box_error *err)
 {
-    BOX_AUTO(box_freep)
-    void *conf = box_alloc(schema->size);
-    BOX_AUTO(box_config_origin_done)
-    box_config_origin origin = {.file = name};
+    BOX_AUTO(box_freep) void *conf = box_alloc(schema->size);
+    BOX_AUTO(box_config_origin_done) box_config_origin origin = {.file = name};
     box_config_set_defaults(schema->keys, schema->n_keys, conf);
     if ((yaml != NULL && box_config_read_yaml(schema, yaml, len, conf, &origin, err) < 0) ||
         box_config_read_env(schema, env, conf, &origin, err) < 0 ||
@@ -183,8 +180,7 @@ int box_config_load(const box_config_schema *schema, const char *file, char *con
 {
     if (file == NULL)
         return fill(schema, NULL, NULL, 0, env, out, err);
-    BOX_AUTO(box_closep)
-    int fd = open(file, O_RDONLY | O_CLOEXEC);
+    BOX_AUTO(box_closep) int fd = open(file, O_RDONLY | O_CLOEXEC);
     if (fd < 0) {
         (void)box_fail_errno(err, "%s", file);
         err->reason = BOX_VALIDATION; /* of our own start, whatever the cause */
@@ -193,8 +189,7 @@ int box_config_load(const box_config_schema *schema, const char *file, char *con
     if (schema->trusted_file && check_trusted(fd, file, err) < 0)
         return -1;
     /* More room than a file may have, so that box_config_parse tells the rest. */
-    BOX_AUTO(box_buf_done)
-    box_buf text = {.max_bytes = 2 * BOX_CONFIG_MAX_BYTES};
+    BOX_AUTO(box_buf_done) box_buf text = {.max_bytes = 2 * BOX_CONFIG_MAX_BYTES};
     if (box_buf_read_fd(&text, fd, err) < 0) {
         (void)box_fail(err, BOX_VALIDATION, "%s: cannot be read, or is larger than %d bytes", file,
                        BOX_CONFIG_MAX_BYTES);

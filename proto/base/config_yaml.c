@@ -233,8 +233,7 @@ static int read_records(reader *r, const box_config_key *key, const char *label,
         note_item(r, label, i);
         char inner[PATH_BYTES];
         (void)snprintf(inner, sizeof inner, "%.100s[%zu].", label, i); /* only for messages */
-        BOX_AUTO(box_freep)
-        bool *seen = box_alloc_array(2 * key->n_fields, sizeof *seen);
+        BOX_AUTO(box_freep) bool *seen = box_alloc_array(2 * key->n_fields, sizeof *seen);
         scope s = {key->fields, key->n_fields, record, inner, seen};
         if (read_mapping(r, &s, "") < 0)
             return -1;
@@ -371,8 +370,7 @@ int box_config_read_yaml(const box_config_schema *schema, const char *yaml, size
         return box_fail(err, BOX_MEMORY_BUDGET, "out of memory");
     yaml_parser_set_encoding(&r.parser, YAML_UTF8_ENCODING);
     yaml_parser_set_input_string(&r.parser, (const unsigned char *)yaml, len);
-    BOX_AUTO(box_freep)
-    bool *seen = box_alloc_array(2 * schema->n_keys, sizeof *seen);
+    BOX_AUTO(box_freep) bool *seen = box_alloc_array(2 * schema->n_keys, sizeof *seen);
     scope s = {schema->keys, schema->n_keys, base, "", seen};
     int rc = read_document(&r, &s);
     yaml_event_delete(&r.event);

@@ -39,8 +39,7 @@ int box_fd_set_nonblocking(int fd, box_error *err)
 
 int box_fd_write_file(int dirfd, const char *path, const char *text, box_error *err)
 {
-    BOX_AUTO(box_closep)
-    int fd = openat(dirfd, path, O_WRONLY | O_CLOEXEC);
+    BOX_AUTO(box_closep) int fd = openat(dirfd, path, O_WRONLY | O_CLOEXEC);
     if (fd < 0)
         return box_fail_errno(err, "open %s", path);
     if (box_fd_write_all(fd, text, strlen(text), err) < 0)
@@ -155,8 +154,7 @@ ssize_t box_fd_receive(int socket, void *data, size_t size, int *fds, size_t *n_
 
 int box_fd_memfd(const char *name, const void *data, size_t len, int *out, box_error *err)
 {
-    BOX_AUTO(box_closep)
-    int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    BOX_AUTO(box_closep) int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (fd < 0)
         return box_fail_errno(err, "create a memory file");
     if (box_fd_write_all(fd, data, len, err) < 0)

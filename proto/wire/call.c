@@ -112,8 +112,7 @@ void box_call_send(box_call *call, const ProtobufCMessage *message)
         call->ops->send(call, packed, len);
         return;
     }
-    BOX_AUTO(box_freep)
-    uint8_t *packed = box_alloc(len);
+    BOX_AUTO(box_freep) uint8_t *packed = box_alloc(len);
     protobuf_c_message_pack(message, packed);
     call->ops->send(call, packed, len);
 }

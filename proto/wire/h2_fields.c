@@ -145,8 +145,7 @@ static void status_text_done(status_text *t)
 static void status_text_fill(status_text *t, const box_error *err)
 {
     box_error ignored;
-    BOX_AUTO(box_buf_done)
-    box_buf raw = {0};
+    BOX_AUTO(box_buf_done) box_buf raw = {0};
     if (box_percent_encode(err->msg, &t->message, &ignored) < 0)
         box_buf_clear(&t->message);
     if (box_status_encode(err, &raw, &ignored) < 0 ||
@@ -190,8 +189,7 @@ static h2_block *block_status(int code, const status_text *t, const h2_block *on
 h2_block *h2_block_status(const box_error *err, const h2_block *only, const box_metadata *trailers,
                           size_t limit_bytes)
 {
-    BOX_AUTO(status_text_done)
-    status_text t = {0};
+    BOX_AUTO(status_text_done) status_text t = {0};
     box_code code = err != NULL ? box_error_code(err) : BOX_CODE_OK;
     if (code > BOX_CODE_UNAUTHENTICATED)
         code = BOX_CODE_UNKNOWN;

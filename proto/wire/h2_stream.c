@@ -242,8 +242,7 @@ int box_h2_request_start(box_h2 *h, const char *path, const box_metadata *metada
         *err = h->why;
         return -1;
     }
-    BOX_AUTO(box_freep)
-    h2_block *block = h2_block_request(h, path, metadata, timeout_ns);
+    BOX_AUTO(box_freep) h2_block *block = h2_block_request(h, path, metadata, timeout_ns);
     if (check_request_size(h, block, err) < 0)
         return -1;
     nghttp2_data_provider data = provider();

@@ -66,10 +66,8 @@ static void add_info(encoder *e)
 {
     typedef Box__Rpc__ErrorInfo__MetadataEntry entry;
     size_t n = count_pairs(e->src, false) + (e->src->more > 0);
-    BOX_AUTO(box_freep)
-    entry *entries = box_alloc_array(n + 1, sizeof *entries);
-    BOX_AUTO(box_freep)
-    entry **pointers = box_alloc_array(n + 1, sizeof(void *));
+    BOX_AUTO(box_freep) entry *entries = box_alloc_array(n + 1, sizeof *entries);
+    BOX_AUTO(box_freep) entry **pointers = box_alloc_array(n + 1, sizeof(void *));
     char more[16];
     (void)snprintf(more, sizeof more, "%u", (unsigned)e->src->more);
     size_t filled = 0, at = 0;
@@ -102,10 +100,8 @@ static void add_violations(encoder *e)
     size_t n = count_pairs(e->src, true);
     if (n == 0)
         return;
-    BOX_AUTO(box_freep)
-    violation *items = box_alloc_array(n, sizeof *items);
-    BOX_AUTO(box_freep)
-    violation **pointers = box_alloc_array(n, sizeof(void *));
+    BOX_AUTO(box_freep) violation *items = box_alloc_array(n, sizeof *items);
+    BOX_AUTO(box_freep) violation **pointers = box_alloc_array(n, sizeof(void *));
     size_t filled = 0, at = 0;
     const char *key, *value;
     while (box_error_next(e->src, &at, &key, &value)) {
@@ -153,8 +149,7 @@ static void add_retry(encoder *e)
 
 int box_status_encode(const box_error *src, box_buf *out, box_error *err)
 {
-    BOX_AUTO(encoder_done)
-    encoder e = {.src = src};
+    BOX_AUTO(encoder_done) encoder e = {.src = src};
     add_info(&e);
     add_violations(&e);
     add_quota(&e);

@@ -211,8 +211,7 @@ static int handshake(box_tls *t, box_error *err)
 
 int box_tls_new(box_tls_context *c, const char *server_name, box_tls **out, box_error *err)
 {
-    BOX_AUTO(tls_freep)
-    box_tls *t = box_alloc(sizeof *t);
+    BOX_AUTO(tls_freep) box_tls *t = box_alloc(sizeof *t);
     ERR_clear_error();
     t->server = c->server;
     box_buf_init(&t->out, BOX_TLS_PENDING_BYTES);

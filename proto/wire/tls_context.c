@@ -51,8 +51,7 @@ static int select_alpn(SSL *ssl, const unsigned char **out, unsigned char *out_l
 /* NULL on failure. */
 static box_tls_context *context_new(bool server, box_tls_version min, box_error *err)
 {
-    BOX_AUTO(context_freep)
-    box_tls_context *c = box_alloc(sizeof *c);
+    BOX_AUTO(context_freep) box_tls_context *c = box_alloc(sizeof *c);
     ERR_clear_error();
     c->server = server;
     c->method = tls_bio_method_new();
@@ -101,8 +100,7 @@ int box_tls_context_server(const box_tls_server_config *config, box_tls_context 
                            box_error *err)
 {
     static const unsigned char session_context[] = "boxd"; /* resumption with client certificates */
-    BOX_AUTO(context_freep)
-    box_tls_context *c = context_new(true, config->min_version, err);
+    BOX_AUTO(context_freep) box_tls_context *c = context_new(true, config->min_version, err);
     if (c == NULL || use_certificate(c, config->cert_file, config->key_file, err) < 0)
         return -1;
     if (config->client_ca_file != NULL && require_client(c, config->client_ca_file, err) < 0)
@@ -117,8 +115,7 @@ int box_tls_context_server(const box_tls_server_config *config, box_tls_context 
 int box_tls_context_client(const char *ca_file, const char *cert_file, const char *key_file,
                            box_tls_context **out, box_error *err)
 {
-    BOX_AUTO(context_freep)
-    box_tls_context *c = context_new(false, BOX_TLS_1_2, err);
+    BOX_AUTO(context_freep) box_tls_context *c = context_new(false, BOX_TLS_1_2, err);
     if (c == NULL)
         return -1;
     if (ca_file != NULL && SSL_CTX_load_verify_file(c->ctx, ca_file) != 1)

@@ -75,12 +75,10 @@ int box_listener_tcp(const char *address, box_tls_context *tls, box_listener *ou
         return -1;
     const struct addrinfo hints = {.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV | AI_PASSIVE,
                                    .ai_socktype = SOCK_STREAM};
-    BOX_AUTO(addrinfo_freep)
-    struct addrinfo *found = NULL;
+    BOX_AUTO(addrinfo_freep) struct addrinfo *found = NULL;
     if (getaddrinfo(host, service, &hints, &found) != 0)
         return box_fail(err, BOX_VALIDATION, "\"%s\" is not an IP address and a port", address);
-    BOX_AUTO(box_closep)
-    int fd = socket(found->ai_family, SOCKET_FLAGS, 0);
+    BOX_AUTO(box_closep) int fd = socket(found->ai_family, SOCKET_FLAGS, 0);
     if (fd < 0)
         return box_fail_errno(err, "cannot make a socket for %s", address);
     uint16_t bound = 0;
@@ -112,8 +110,7 @@ static int remove_stale(const struct sockaddr_un *at, box_error *err)
         return errno == ENOENT ? 0 : box_fail_errno(err, "cannot look at the socket path");
     if (!S_ISSOCK(st.st_mode))
         return box_fail(err, BOX_FILE_EXISTS, "the socket path is taken by something else");
-    BOX_AUTO(box_closep)
-    int fd = socket(AF_UNIX, SOCKET_FLAGS, 0);
+    BOX_AUTO(box_closep) int fd = socket(AF_UNIX, SOCKET_FLAGS, 0);
     if (fd < 0)
         return box_fail_errno(err, "cannot make a socket");
     if (connect(fd, (const struct sockaddr *)at, sizeof *at) == 0 || errno != ECONNREFUSED)
@@ -128,8 +125,7 @@ int box_listener_unix(const char *path, box_listener *out, box_error *err)
     struct sockaddr_un at = {0};
     if (unix_address(path, &at, err) < 0 || remove_stale(&at, err) < 0)
         return -1;
-    BOX_AUTO(box_closep)
-    int fd = socket(AF_UNIX, SOCKET_FLAGS, 0);
+    BOX_AUTO(box_closep) int fd = socket(AF_UNIX, SOCKET_FLAGS, 0);
     if (fd < 0)
         return box_fail_errno(err, "cannot make a socket");
     /* Linux gives the file the mode of the socket (unix_mknod), less the umask: it is never open to

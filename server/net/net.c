@@ -124,8 +124,7 @@ typedef struct adoption {
 
 static void adopt(void *arg)
 {
-    BOX_AUTO(box_freep)
-    adoption *a = arg;
+    BOX_AUTO(box_freep) adoption *a = arg;
     connection_start(a->nl, a->fd, true, "unix", NULL, a->closed, a->arg);
 }
 

@@ -47,8 +47,7 @@ void box_policy_drop_tokens(box_policy *p, const char *tenant, int64_t now_ns)
     size_t n = 0;
     void *value;
     /* A map must not change while it is walked: collect, then drop. */
-    BOX_AUTO(box_freep)
-    uint64_t *ids = box_alloc_array(box_map_count(p->by_id) + 1, sizeof *ids);
+    BOX_AUTO(box_freep) uint64_t *ids = box_alloc_array(box_map_count(p->by_id) + 1, sizeof *ids);
     while (box_map_next(p->by_id, &at, &value)) {
         const box_token *t = &((token_entry *)value)->token;
         bool expired = t->expires_ns != 0 && t->expires_ns <= now_ns;

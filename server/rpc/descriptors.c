@@ -159,10 +159,8 @@ static void add_declarations(box_descriptors *d, const file *f, kind parent, con
         const child *c = find_child(parent, at.number);
         if (c == NULL)
             continue;
-        BOX_AUTO(box_freep)
-        char *name = text_field(at.bytes, 1);
-        BOX_AUTO(box_freep)
-        char *full = join(parent == KIND_ENUM ? enum_scope : scope, name);
+        BOX_AUTO(box_freep) char *name = text_field(at.bytes, 1);
+        BOX_AUTO(box_freep) char *full = join(parent == KIND_ENUM ? enum_scope : scope, name);
         add_symbol(d, f, full, c->kind == KIND_MESSAGE);
         add_declarations(d, f, c->kind, full, scope, at.bytes);
     }
@@ -186,16 +184,14 @@ static void add_imports(file *f)
 
 static void add_file(box_descriptors *d, box_bytes bytes)
 {
-    BOX_AUTO(box_freep)
-    char *name = text_field(bytes, 1);
+    BOX_AUTO(box_freep) char *name = text_field(bytes, 1);
     if (box_map_get(d->by_name, name) != NULL)
         return;
     file *f = box_alloc(sizeof *f);
     f->public = (box_descriptor_file){.name = name, .bytes = bytes};
     f->index = (unsigned)d->n_files;
     add_imports(f);
-    BOX_AUTO(box_freep)
-    char *package = text_field(bytes, 2);
+    BOX_AUTO(box_freep) char *package = text_field(bytes, 2);
     add_declarations(d, f, KIND_FILE, package, package, bytes);
     d->files[d->n_files++] = f;
     box_map_put(d->by_name, name, f);
@@ -272,8 +268,7 @@ static void with_imports(const box_descriptors *d, const file *first,
     *n = 0;
     if (first == NULL)
         return;
-    BOX_AUTO(box_freep)
-    bool *seen = box_alloc_array(d->n_files, sizeof *seen);
+    BOX_AUTO(box_freep) bool *seen = box_alloc_array(d->n_files, sizeof *seen);
     const box_descriptor_file **list = box_alloc_array(d->n_files, sizeof(file *));
     list[(*n)++] = &first->public;
     seen[first->index] = true;

@@ -36,8 +36,7 @@ static void reply_error(box_call *call, response_message *response, box_code cod
 static void reply_files(box_call *call, response_message *response,
                         const box_descriptor_file *const *files, size_t n)
 {
-    BOX_AUTO(box_freep)
-    ProtobufCBinaryData *bytes = box_alloc_array(n, sizeof *bytes);
+    BOX_AUTO(box_freep) ProtobufCBinaryData *bytes = box_alloc_array(n, sizeof *bytes);
     for (size_t i = 0; i < n; i++) {
         bytes[i].len = files[i]->bytes.len;
         bytes[i].data = (uint8_t *)(uintptr_t)files[i]->bytes.data; /* packing only reads it */
@@ -59,8 +58,7 @@ static void reply_found(box_call *call, response_message *response, look_up find
                         const char *name)
 {
     const box_reflection *r = box_call_context(call);
-    BOX_AUTO(box_freep)
-    const box_descriptor_file **files = NULL;
+    BOX_AUTO(box_freep) const box_descriptor_file **files = NULL;
     size_t n;
     find(r->descriptors, name, &files, &n);
     if (n == 0)
@@ -75,8 +73,7 @@ static void reply_services(box_call *call, response_message *response)
     size_t n = r->n_listed;
     BOX_AUTO(box_freep)
     Grpc__Reflection__V1__ServiceResponse *items = box_alloc_array(n + 1, sizeof *items);
-    BOX_AUTO(box_freep)
-    Grpc__Reflection__V1__ServiceResponse **list =
+    BOX_AUTO(box_freep) Grpc__Reflection__V1__ServiceResponse **list =
         box_alloc_array(n + 1, sizeof(Grpc__Reflection__V1__ServiceResponse *));
     for (size_t i = 0; i < n; i++) {
         items[i] =

@@ -65,8 +65,7 @@ BOX_WORKER static void job_run(void *arg)
 
 BOX_LOOP static void job_done(void *arg)
 {
-    BOX_AUTO(box_admin_job_freep)
-    admin_job *job = arg;
+    BOX_AUTO(box_admin_job_freep) admin_job *job = arg;
     if (job->rc < 0)
         box_call_finish(job->call, &job->err);
     else

@@ -146,8 +146,7 @@ BOX_WORKER static int create_work(admin_job *job, box_error *err)
 
 static void create_answer(admin_job *job)
 {
-    BOX_AUTO(view_done)
-    tenant_view v;
+    BOX_AUTO(view_done) tenant_view v;
     Box__V1__CreateTenantResponse response;
     box__v1__create_tenant_response__init(&response);
     view_tenant(&v, &job->tenant);
@@ -179,8 +178,7 @@ static int create_check(const Box__V1__CreateTenantRequest *r, box_tenant *out, 
 
 int box_admin_create_tenant(box_call *call, const Box__V1__CreateTenantRequest *r, box_error *err)
 {
-    BOX_AUTO(box_admin_job_freep)
-    admin_job *job = NULL;
+    BOX_AUTO(box_admin_job_freep) admin_job *job = NULL;
     if (box_admin_job_new(call, create_work, create_answer, &job, err) < 0 ||
         box_admin_need_act(&job->who, err) < 0 || create_check(r, &job->tenant, err) < 0)
         return -1;
@@ -196,8 +194,7 @@ BOX_WORKER static int get_work(admin_job *job, box_error *err)
 
 static void get_answer(admin_job *job)
 {
-    BOX_AUTO(view_done)
-    tenant_view v;
+    BOX_AUTO(view_done) tenant_view v;
     Box__V1__GetTenantResponse response;
     box__v1__get_tenant_response__init(&response);
     view_tenant(&v, &job->tenant);
@@ -207,8 +204,7 @@ static void get_answer(admin_job *job)
 
 int box_admin_get_tenant(box_call *call, const Box__V1__GetTenantRequest *r, box_error *err)
 {
-    BOX_AUTO(box_admin_job_freep)
-    admin_job *job = NULL;
+    BOX_AUTO(box_admin_job_freep) admin_job *job = NULL;
     if (box_admin_job_new(call, get_work, get_answer, &job, err) < 0 ||
         box_admin_target(&job->who, "tenant_id", r->tenant_id, job->tenant.id, err) < 0)
         return -1;
@@ -245,10 +241,8 @@ static void list_answer(admin_job *job)
 {
     char next[BOX_PAGE_TOKEN_TEXT];
     Box__V1__ListTenantsResponse response;
-    BOX_AUTO(box_freep)
-    tenant_view *views = box_alloc_array(job->n + 1, sizeof *views);
-    BOX_AUTO(box_freep)
-    Box__V1__Tenant **messages = box_alloc_array(job->n + 1, sizeof(void *));
+    BOX_AUTO(box_freep) tenant_view *views = box_alloc_array(job->n + 1, sizeof *views);
+    BOX_AUTO(box_freep) Box__V1__Tenant **messages = box_alloc_array(job->n + 1, sizeof(void *));
     for (size_t i = 0; i < job->n; i++) {
         view_tenant(&views[i], &job->tenants[i]);
         messages[i] = &views[i].message;
@@ -279,8 +273,7 @@ static int list_check(const Box__V1__ListTenantsRequest *r, admin_job *job, box_
 
 int box_admin_list_tenants(box_call *call, const Box__V1__ListTenantsRequest *r, box_error *err)
 {
-    BOX_AUTO(box_admin_job_freep)
-    admin_job *job = NULL;
+    BOX_AUTO(box_admin_job_freep) admin_job *job = NULL;
     if (box_admin_job_new(call, list_work, list_answer, &job, err) < 0 ||
         list_check(r, job, err) < 0)
         return -1;
@@ -307,8 +300,7 @@ static void tell_ended(const admin_job *job)
 
 static void update_answer(admin_job *job)
 {
-    BOX_AUTO(view_done)
-    tenant_view v;
+    BOX_AUTO(view_done) tenant_view v;
     Box__V1__UpdateTenantResponse response;
     if ((job->set & BOX_TENANT_SET_DISABLED) != 0 && job->tenant.disabled)
         tell_ended(job);
@@ -351,8 +343,7 @@ static int update_check(const Box__V1__UpdateTenantRequest *r, admin_job *job, b
 
 int box_admin_update_tenant(box_call *call, const Box__V1__UpdateTenantRequest *r, box_error *err)
 {
-    BOX_AUTO(box_admin_job_freep)
-    admin_job *job = NULL;
+    BOX_AUTO(box_admin_job_freep) admin_job *job = NULL;
     if (box_admin_job_new(call, update_work, update_answer, &job, err) < 0 ||
         box_admin_need_act(&job->who, err) < 0 || update_check(r, job, err) < 0)
         return -1;
@@ -382,8 +373,7 @@ static void delete_answer(admin_job *job)
 
 int box_admin_delete_tenant(box_call *call, const Box__V1__DeleteTenantRequest *r, box_error *err)
 {
-    BOX_AUTO(box_admin_job_freep)
-    admin_job *job = NULL;
+    BOX_AUTO(box_admin_job_freep) admin_job *job = NULL;
     if (box_admin_job_new(call, delete_work, delete_answer, &job, err) < 0 ||
         box_admin_need_act(&job->who, err) < 0 || check_id("tenant_id", r->tenant_id, err) < 0)
         return -1;

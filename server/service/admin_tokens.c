@@ -126,8 +126,7 @@ static int create_check(const Box__V1__CreateTokenRequest *r, admin_job *job, bo
 
 int box_admin_create_token(box_call *call, const Box__V1__CreateTokenRequest *r, box_error *err)
 {
-    BOX_AUTO(box_admin_job_freep)
-    admin_job *job = NULL;
+    BOX_AUTO(box_admin_job_freep) admin_job *job = NULL;
     if (box_admin_job_new(call, create_work, create_answer, &job, err) < 0 ||
         box_admin_target(&job->who, "tenant_id", r->tenant_id, job->token.tenant, err) < 0 ||
         create_check(r, job, err) < 0)
@@ -154,10 +153,8 @@ static void list_answer(admin_job *job)
 {
     char next[BOX_PAGE_TOKEN_TEXT];
     Box__V1__ListTokensResponse response;
-    BOX_AUTO(box_freep)
-    token_view *views = box_alloc_array(job->n + 1, sizeof *views);
-    BOX_AUTO(box_freep)
-    Box__V1__Token **messages = box_alloc_array(job->n + 1, sizeof(void *));
+    BOX_AUTO(box_freep) token_view *views = box_alloc_array(job->n + 1, sizeof *views);
+    BOX_AUTO(box_freep) Box__V1__Token **messages = box_alloc_array(job->n + 1, sizeof(void *));
     for (size_t i = 0; i < job->n; i++) {
         box_token now;
         /* Memory is a minute ahead of the database. */
@@ -176,8 +173,7 @@ static void list_answer(admin_job *job)
 
 int box_admin_list_tokens(box_call *call, const Box__V1__ListTokensRequest *r, box_error *err)
 {
-    BOX_AUTO(box_admin_job_freep)
-    admin_job *job = NULL;
+    BOX_AUTO(box_admin_job_freep) admin_job *job = NULL;
     if (box_admin_job_new(call, list_work, list_answer, &job, err) < 0 ||
         box_admin_target(&job->who, "tenant_id", r->tenant_id, job->token.tenant, err) < 0)
         return -1;
@@ -210,8 +206,7 @@ static void revoke_answer(admin_job *job)
 
 int box_admin_revoke_token(box_call *call, const Box__V1__RevokeTokenRequest *r, box_error *err)
 {
-    BOX_AUTO(box_admin_job_freep)
-    admin_job *job = NULL;
+    BOX_AUTO(box_admin_job_freep) admin_job *job = NULL;
     if (box_admin_job_new(call, revoke_work, revoke_answer, &job, err) < 0)
         return -1;
     if (r->token_id[0] == '\0')

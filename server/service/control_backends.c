@@ -17,8 +17,7 @@ static box_backend_report *new_reports(void)
 
 bool box_control_selected(box_control *c, box_backend_report *out)
 {
-    BOX_AUTO(box_freep)
-    box_backend_report *reports = new_reports();
+    BOX_AUTO(box_freep) box_backend_report *reports = new_reports();
     size_t n = reports_of(c, reports);
     for (size_t i = 0; i < n; i++) {
         if (reports[i].selected) {
@@ -114,8 +113,7 @@ static box_backend_report *find_named(box_backend_report *reports, size_t n, con
 int box_control_get_backend_info(box_call *call, const Box__V1__GetBackendInfoRequest *r,
                                  box_error *err)
 {
-    BOX_AUTO(box_freep)
-    box_backend_report *reports = new_reports();
+    BOX_AUTO(box_freep) box_backend_report *reports = new_reports();
     size_t n = reports_of(box_call_context(call), reports);
     box_backend_report *b = find_named(reports, n, r->backend);
     if (b == NULL && r->backend[0] == '\0')
@@ -138,12 +136,10 @@ static int by_name(const void *a, const void *b)
 
 int box_control_list_backends(box_call *call, const Box__V1__ListBackendsRequest *r, box_error *err)
 {
-    BOX_AUTO(box_freep)
-    box_backend_report *reports = new_reports();
+    BOX_AUTO(box_freep) box_backend_report *reports = new_reports();
     size_t n = reports_of(box_call_context(call), reports);
     Box__V1__BackendInfo *messages[BOX_CONTROL_MAX_BACKENDS];
-    BOX_AUTO(box_freep)
-    backend_view *views = box_alloc_array(n + 1, sizeof *views);
+    BOX_AUTO(box_freep) backend_view *views = box_alloc_array(n + 1, sizeof *views);
     Box__V1__ListBackendsResponse response;
     (void)r;   /* has no fields */
     (void)err; /* cannot fail */

@@ -122,8 +122,7 @@ static void view_warnings(status_view *v, const box_control *c)
 static int64_t resident_bytes(void)
 {
     char text[128];
-    BOX_AUTO(box_closep)
-    int fd = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
+    BOX_AUTO(box_closep) int fd = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
     ssize_t n = fd >= 0 ? read(fd, text, sizeof text - 1) : -1;
     if (n <= 0)
         return 0;
@@ -165,8 +164,7 @@ int box_control_get_status(box_call *call, const Box__V1__GetStatusRequest *r, b
     (void)r; /* has no fields */
     if (who == NULL)
         return box_fail(err, BOX_UNAUTHENTICATED, "this call needs a known caller");
-    BOX_AUTO(box_freep)
-    status_view *v = box_alloc(sizeof *v);
+    BOX_AUTO(box_freep) status_view *v = box_alloc(sizeof *v);
     Box__V1__GetStatusResponse *m = &v->message;
     box__v1__get_status_response__init(m);
     v->settings = box_control_settings_get(c);

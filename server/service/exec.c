@@ -84,10 +84,8 @@ static int start(exec_call *c, const asked *a, box_exec_request request,
                  const box_exec_events *events, box_error *err)
 {
     uint8_t digest[32];
-    BOX_AUTO(box_command_view_done)
-    box_command_view command = {0};
-    BOX_AUTO(box_spec_done)
-    box_spec spec = {0};
+    BOX_AUTO(box_command_view_done) box_command_view command = {0};
+    BOX_AUTO(box_spec_done) box_spec spec = {0};
     if (box_convert_tenant(c->call, &request.tenant, err) < 0)
         return -1;
     int bad = box_convert_command(a->command, &command, err);

@@ -24,8 +24,7 @@ typedef void give_session(box_call *call, Box__V1__Session *session, const box_s
 static void answer_session(box_call *call, const box_session_info *info,
                            const box_session_usage *usage, give_session *give)
 {
-    BOX_AUTO(box_freep)
-    box_session_view *view = box_alloc(sizeof *view);
+    BOX_AUTO(box_freep) box_session_view *view = box_alloc(sizeof *view);
     box_view_session(view, info);
     if (usage != NULL)
         box_view_usage(view, usage);
@@ -66,8 +65,7 @@ static int create_session(box_call *call, const Box__V1__CreateSessionRequest *r
     uint8_t digest[32];
     if (box_convert_tenant(call, &tenant, err) < 0)
         return -1;
-    BOX_AUTO(box_spec_done)
-    box_spec spec = {0};
+    BOX_AUTO(box_spec_done) box_spec spec = {0};
     if (box_convert_spec(r->spec, &spec, err) < 0) {
         BOX_IGNORE(box_session_check(r->session_id, &spec, err)); /* the other violations too */
         return -1;
@@ -134,10 +132,8 @@ static int states_of(const Box__V1__ListSessionsRequest *r, uint32_t *out, box_e
 
 static void answer_list(box_call *call, const box_session_info *infos, size_t n, const char *next)
 {
-    BOX_AUTO(box_freep)
-    box_session_view *views = box_alloc_array(n + 1, sizeof *views);
-    BOX_AUTO(box_freep)
-    Box__V1__Session **messages = box_alloc_array(n + 1, sizeof(void *));
+    BOX_AUTO(box_freep) box_session_view *views = box_alloc_array(n + 1, sizeof *views);
+    BOX_AUTO(box_freep) Box__V1__Session **messages = box_alloc_array(n + 1, sizeof(void *));
     for (size_t i = 0; i < n; i++) {
         box_view_session(&views[i], &infos[i]);
         messages[i] = &views[i].message;
@@ -239,8 +235,7 @@ static int update_session(box_call *call, const Box__V1__UpdateSessionRequest *r
     uint32_t fields = 0;
     if (box_convert_tenant(call, &tenant, err) < 0)
         return -1;
-    BOX_AUTO(box_spec_done)
-    box_spec spec = {0};
+    BOX_AUTO(box_spec_done) box_spec spec = {0};
     int bad = need_id(r->session_id, err);
     bad |= read_mask(r->update_mask, &fields, err);
     if (bad != 0 || box_convert_spec(r->spec, &spec, err) < 0)

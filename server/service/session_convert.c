@@ -41,8 +41,7 @@ int box_convert_span(const Google__Protobuf__Duration *d, const char *field, int
 void box_convert_digest(const ProtobufCMessage *message, uint8_t out[32])
 {
     size_t len = protobuf_c_message_get_packed_size(message);
-    BOX_AUTO(box_freep)
-    uint8_t *bytes = box_alloc(len + 1);
+    BOX_AUTO(box_freep) uint8_t *bytes = box_alloc(len + 1);
     (void)protobuf_c_message_pack(message, bytes); /* len, as just said */
     if (!EVP_Digest(bytes, len, out, NULL, EVP_sha256(), NULL))
         abort(); /* only without memory */

@@ -19,8 +19,7 @@ static void on_event(void *arg, box_watch_type type, const box_session_info *inf
 {
     watcher *w = arg;
     Google__Protobuf__Timestamp at;
-    BOX_AUTO(box_freep)
-    box_session_view *view = box_alloc(sizeof *view);
+    BOX_AUTO(box_freep) box_session_view *view = box_alloc(sizeof *view);
     Box__V1__WatchSessionsResponse response;
     box__v1__watch_sessions_response__init(&response);
     response.type = view_type(type);

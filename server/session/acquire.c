@@ -204,8 +204,7 @@ static box_session *session_new(box_sessions *all, const box_acquire *a)
 static int make(box_sessions *all, const box_acquire *a, const box_spec *asked, box_session *old,
                 box_session **out, bool *created, box_error *err)
 {
-    BOX_AUTO(box_session_unrefp)
-    box_session *s = session_new(all, a);
+    BOX_AUTO(box_session_unrefp) box_session *s = session_new(all, a);
     if (old != NULL)
         fill_rebuild(s, old);
     else if (fill_spec(all, s, asked, err) < 0)
@@ -245,8 +244,7 @@ int box_sessions_acquire(box_sessions *all, const box_acquire *a, box_session **
         box_error_add(err, "backend", "");
         return -1;
     }
-    BOX_AUTO(box_session_unrefp)
-    box_session *old = NULL;
+    BOX_AUTO(box_session_unrefp) box_session *old = NULL;
     box_lock_take(&all->lock);
     int rc = look_locked(all, a, asked, out, &old, err);
     box_lock_release(&all->lock);

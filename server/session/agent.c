@@ -50,8 +50,7 @@ static int address_of(int run_dirfd, const char *name, struct sockaddr_un *out, 
 int box_agent_listen(int run_dirfd, const char *name, int *listen_fd, box_error *err)
 {
     struct sockaddr_un address;
-    BOX_AUTO(box_closep)
-    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    BOX_AUTO(box_closep) int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
     if (fd < 0)
         return box_fail_errno(err, "socket");
     if (address_of(run_dirfd, name, &address, err) < 0)
@@ -301,8 +300,7 @@ int box_agent_new(box_loop *loop, int run_dirfd, const char *name, const box_age
                   void *arg, box_agent **out, box_error *err)
 {
     struct sockaddr_un address;
-    BOX_AUTO(box_closep)
-    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    BOX_AUTO(box_closep) int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0)
         return box_fail_errno(err, "socket");
     if (address_of(run_dirfd, name, &address, err) < 0)

@@ -106,8 +106,7 @@ typedef struct update_call {
 
 static void run_queue(void *session)
 {
-    BOX_AUTO(box_session_unrefp)
-    box_session *s = session;
+    BOX_AUTO(box_session_unrefp) box_session *s = session;
     box_slots_run(s);
 }
 

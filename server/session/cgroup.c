@@ -42,8 +42,7 @@ bool box_cgroup_cpu_ns(int x_fd, uint64_t exec_id, uint64_t *out)
     if (x_fd < 0)
         return false;
     (void)snprintf(path, sizeof path, "%" PRIu64 "/cpu.stat", exec_id); /* 20 digits at most */
-    BOX_AUTO(box_closep)
-    int fd = openat(x_fd, path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    BOX_AUTO(box_closep) int fd = openat(x_fd, path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
     if (fd < 0 || !find_in_file(fd, "usage_usec", &usec))
         return false;
     *out = usec * 1000;

@@ -140,8 +140,7 @@ static void idle_fires(void *arg)
 
 static void agent_is_broken(void *session)
 {
-    BOX_AUTO(box_session_unrefp)
-    box_session *s = session;
+    BOX_AUTO(box_session_unrefp) box_session *s = session;
     box_sandbox_lost(s, "its agent does not end a command", BOX_STOP_BROKEN);
 }
 
@@ -247,8 +246,7 @@ static void take_info(box_exec *e)
 
 void box_exec_began(void *exec)
 {
-    BOX_AUTO(unrefp)
-    box_exec *e = exec;
+    BOX_AUTO(unrefp) box_exec *e = exec;
     e->phase = BOX_PHASE_RUNNING;
     start_timers(e);
     take_info(e);
@@ -351,8 +349,7 @@ void box_exec_resume(box_exec *e)
 /* Posted: the caller may be inside a callback of one of its pipes. */
 static void conclude_soon(void *exec)
 {
-    BOX_AUTO(unrefp)
-    box_exec *e = exec;
+    BOX_AUTO(unrefp) box_exec *e = exec;
     if (e->phase == BOX_PHASE_DRAINING)
         conclude_with_verdict(e);
 }

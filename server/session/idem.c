@@ -125,8 +125,7 @@ int box_idem_begin(box_idem *t, const char *tenant, const char *method, const ch
         return box_violation(err, "idempotency_key", "longer than %d bytes",
                              BOX_MAX_IDEMPOTENCY_KEY_BYTES);
     forget_old(t, now);
-    BOX_AUTO(box_freep)
-    char *name = name_of(tenant, method, key);
+    BOX_AUTO(box_freep) char *name = name_of(tenant, method, key);
     entry *e = box_map_get(t->entries, name);
     if (e == NULL) {
         if (add(t, tenant, name, digest, err) < 0)
@@ -145,8 +144,7 @@ int box_idem_begin(box_idem *t, const char *tenant, const char *method, const ch
 
 static entry *find(box_idem *t, const char *tenant, const char *method, const char *key)
 {
-    BOX_AUTO(box_freep)
-    char *name = name_of(tenant, method, key);
+    BOX_AUTO(box_freep) char *name = name_of(tenant, method, key);
     return box_map_get(t->entries, name);
 }
 

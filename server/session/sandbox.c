@@ -41,8 +41,7 @@ static void try_again(void *arg)
 
 static void destroyed(void *arg, box_warden_reply *reply)
 {
-    BOX_AUTO(box_session_unrefp)
-    box_session *s = arg;
+    BOX_AUTO(box_session_unrefp) box_session *s = arg;
     enum { TRIES = 5, PAUSE_SECONDS = 2 };
     bool failed = reply->error.reason != BOX_NONE;
     if (failed)
@@ -73,8 +72,7 @@ static void destroy(box_session *s)
 /* Not from inside a callback of the agent's client. */
 static void let_go(void *session)
 {
-    BOX_AUTO(box_session_unrefp)
-    box_session *s = session;
+    BOX_AUTO(box_session_unrefp) box_session *s = session;
     box_error why = {0};
     (void)box_session_not_running(s, &why); /* always -1 */
     box_slots_fail_waiting(s, &why);
@@ -113,8 +111,7 @@ void box_sandbox_exec_gone(box_session *s)
 
 void box_sandbox_end(void *session)
 {
-    BOX_AUTO(box_session_unrefp)
-    box_session *s = session;
+    BOX_AUTO(box_session_unrefp) box_session *s = session;
     if (s->ending)
         return;
     s->ending = true;
@@ -161,8 +158,7 @@ static void failed(box_session *s, const box_error *why)
 
 static void created(void *arg, box_warden_reply *reply)
 {
-    BOX_AUTO(box_session_unrefp)
-    box_session *s = arg;
+    BOX_AUTO(box_session_unrefp) box_session *s = arg;
     box_error err = reply->error;
     s->create_asked = false;
     /* Whether an unanswered create made something is not known: destroy is idempotent. */
@@ -203,8 +199,7 @@ static void fill(const box_session *s, box_warden_create *c)
 
 void box_sandbox_start(void *session)
 {
-    BOX_AUTO(box_session_unrefp)
-    box_session *s = session;
+    BOX_AUTO(box_session_unrefp) box_session *s = session;
     if (!box_session_event_happens(s, BOX_EVENT_START, BOX_STOP_NONE, NULL))
         return; /* stopped already: box_sandbox_end follows */
     box_error err = {0};

@@ -14,22 +14,19 @@
 
 static void warden_lost_it(void *session)
 {
-    BOX_AUTO(box_session_unrefp)
-    box_session *s = session;
+    BOX_AUTO(box_session_unrefp) box_session *s = session;
     box_sandbox_lost(s, "it ended by itself", BOX_STOP_LOST);
 }
 
 static void warden_lost_it_to_oom(void *session)
 {
-    BOX_AUTO(box_session_unrefp)
-    box_session *s = session;
+    BOX_AUTO(box_session_unrefp) box_session *s = session;
     box_sandbox_lost(s, "the kernel ended it for memory", BOX_STOP_LOST);
 }
 
 static void on_exited(void *arg, const box_uid *uid, bool oom)
 {
-    BOX_AUTO(box_session_unrefp)
-    box_session *s = box_sessions_find_uid(arg, uid);
+    BOX_AUTO(box_session_unrefp) box_session *s = box_sessions_find_uid(arg, uid);
     if (s != NULL)
         box_session_post(s, oom ? warden_lost_it_to_oom : warden_lost_it);
 }

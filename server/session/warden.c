@@ -274,8 +274,7 @@ static int open_socket(box_warden *w, box_error *err)
     if (strlen(w->socket_path) >= sizeof address.sun_path)
         return box_fail(err, BOX_VALIDATION, "the path of its warden's socket is too long");
     memcpy(address.sun_path, w->socket_path, strlen(w->socket_path));
-    BOX_AUTO(box_closep)
-    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    BOX_AUTO(box_closep) int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0)
         return box_fail_errno(err, "socket");
     if (connect(fd, (struct sockaddr *)&address, sizeof address) < 0)

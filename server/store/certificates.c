@@ -54,15 +54,13 @@ static BIO *open_bio(int dirfd, const char *name, int flags)
 
 static X509 *read_cert(int dirfd, const char *name, int flags)
 {
-    BOX_AUTO(bio_freep)
-    BIO *bio = open_bio(dirfd, name, flags);
+    BOX_AUTO(bio_freep) BIO *bio = open_bio(dirfd, name, flags);
     return bio != NULL ? PEM_read_bio_X509(bio, NULL, NULL, NULL) : NULL;
 }
 
 static EVP_PKEY *read_key(int dirfd, const char *name)
 {
-    BOX_AUTO(bio_freep)
-    BIO *bio = open_bio(dirfd, name, O_NOFOLLOW);
+    BOX_AUTO(bio_freep) BIO *bio = open_bio(dirfd, name, O_NOFOLLOW);
     return bio != NULL ? PEM_read_bio_PrivateKey(bio, NULL, NULL, NULL) : NULL;
 }
 
@@ -193,8 +191,7 @@ static int write_bio(int dirfd, const char *name, BIO *bio, mode_t mode, box_err
 
 static int write_cert(int dirfd, const char *name, X509 *cert, box_error *err)
 {
-    BOX_AUTO(bio_freep)
-    BIO *bio = BIO_new(BIO_s_mem());
+    BOX_AUTO(bio_freep) BIO *bio = BIO_new(BIO_s_mem());
     if (bio == NULL || !PEM_write_bio_X509(bio, cert))
         return fail("write a certificate", err);
     return write_bio(dirfd, name, bio, 0644, err);
@@ -202,8 +199,7 @@ static int write_cert(int dirfd, const char *name, X509 *cert, box_error *err)
 
 static int write_key(int dirfd, const char *name, EVP_PKEY *key, box_error *err)
 {
-    BOX_AUTO(bio_freep)
-    BIO *bio = BIO_new(BIO_s_secmem());
+    BOX_AUTO(bio_freep) BIO *bio = BIO_new(BIO_s_secmem());
     if (bio == NULL || !PEM_write_bio_PKCS8PrivateKey(bio, key, NULL, NULL, 0, NULL, NULL))
         return fail("write a key", err);
     return write_bio(dirfd, name, bio, 0600, err);

@@ -132,8 +132,7 @@ static int open_directory(const char *path, int *out, box_error *err)
     struct stat st;
     if (mkdir(path, 0700) < 0 && errno != EEXIST)
         return box_fail_errno(err, "make state_dir");
-    BOX_AUTO(box_closep)
-    int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    BOX_AUTO(box_closep) int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0)
         return box_fail_errno(err, "open state_dir");
     if (fstat(fd, &st) < 0)
@@ -178,8 +177,7 @@ static int open_database(box_store *s, const char *state_dir, box_error *err)
         return box_fail_errno(err, "make %s", database);
     (void)close(fd);
     size_t size = strlen(state_dir) + sizeof database + 1;
-    BOX_AUTO(box_freep)
-    char *path = box_alloc(size);
+    BOX_AUTO(box_freep) char *path = box_alloc(size);
     (void)snprintf(path, size, "%s/%s", state_dir, database);
     /* NOMUTEX: s->lock serialises. */
     int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_NOFOLLOW;

@@ -152,10 +152,8 @@ sandbox_command sandbox_send_start(sandbox *s, const sandbox_start *start)
         .env = env,
         .workdir = start->workdir != NULL ? start->workdir : "/",
     };
-    BOX_AUTO(box_buf_done)
-    box_buf packet = {.max_bytes = BOX_AGENT_PACKET_BYTES};
-    BOX_AUTO(box_closep)
-    int memfd = -1;
+    BOX_AUTO(box_buf_done) box_buf packet = {.max_bytes = BOX_AGENT_PACKET_BYTES};
+    BOX_AUTO(box_closep) int memfd = -1;
     box_error err;
     if (box_agent_start_build(&command, &packet, &memfd, &err) < 0)
         fail_msg("build START: %s", err.msg);

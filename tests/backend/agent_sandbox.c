@@ -382,8 +382,7 @@ int sandbox_fd(const sandbox *s)
 
 static void read_text(const char *path, char *out, size_t size)
 {
-    BOX_AUTO(box_closep)
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    BOX_AUTO(box_closep) int fd = open(path, O_RDONLY | O_CLOEXEC);
     ssize_t n = fd < 0 ? 0 : read(fd, out, size - 1);
     out[n > 0 ? n : 0] = '\0';
 }

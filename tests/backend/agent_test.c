@@ -186,8 +186,7 @@ static void a_closed_stdin_is_an_end_of_file_at_once(void **state)
 static void large_arguments_arrive_whole(void **state)
 {
     enum { EACH = 128 * 1024 - 1, COUNT = 15 };
-    BOX_AUTO(box_freep)
-    char *arg = box_alloc(EACH + 1);
+    BOX_AUTO(box_freep) char *arg = box_alloc(EACH + 1);
     memset(arg, 'x', EACH);
     const char *argv[4 + COUNT + 1] = {"sh", "-c", "n=0; for a; do n=$((n+${#a})); done; echo $n",
                                        "sh"};

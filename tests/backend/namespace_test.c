@@ -190,8 +190,7 @@ static void the_network_is_off(void **state)
 {
     fixture *f = *state;
     test_box box = make(f, (box_warden_create){0});
-    BOX_AUTO(box_closep)
-    int server = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+    BOX_AUTO(box_closep) int server = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
     struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t len = sizeof a;
     assert_int_equal(bind(server, (struct sockaddr *)&a, sizeof a), 0);
@@ -249,8 +248,7 @@ static void the_usual_programs_run(void **state)
 static int64_t number_in(int dir, const char *file)
 {
     char text[64] = "";
-    BOX_AUTO(box_closep)
-    int fd = openat(dir, file, O_RDONLY);
+    BOX_AUTO(box_closep) int fd = openat(dir, file, O_RDONLY);
     assert_true(fd >= 0 && read(fd, text, sizeof text - 1) > 0);
     return strtoll(text, NULL, 10);
 }
@@ -364,13 +362,11 @@ static void the_devpts_descriptor_makes_terminals(void **state)
 {
     fixture *f = *state;
     test_box box = make(f, (box_warden_create){0});
-    BOX_AUTO(box_closep)
-    int master = openat(box.devpts, "ptmx", O_RDWR | O_NOCTTY | O_CLOEXEC);
+    BOX_AUTO(box_closep) int master = openat(box.devpts, "ptmx", O_RDWR | O_NOCTTY | O_CLOEXEC);
     assert_true(master >= 0);
     int unlock = 0;
     assert_int_equal(ioctl(master, TIOCSPTLCK, &unlock), 0);
-    BOX_AUTO(box_closep)
-    int slave = ioctl(master, TIOCGPTPEER, O_RDWR | O_NOCTTY | O_CLOEXEC);
+    BOX_AUTO(box_closep) int slave = ioctl(master, TIOCGPTPEER, O_RDWR | O_NOCTTY | O_CLOEXEC);
     assert_true(slave >= 0);
     expect(&box, "stat -c %u:%a /dev/pts/0", "1000:620");
     test_box_destroy(&f->boxd, &box);

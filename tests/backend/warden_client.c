@@ -421,10 +421,8 @@ static void send_start(test_box *box, const char *script, int in, int out)
                                        .envc = BOX_COUNT(env),
                                        .env = env,
                                        .workdir = "/"};
-    BOX_AUTO(box_buf_done)
-    box_buf packet = {0};
-    BOX_AUTO(box_closep)
-    int memfd = -1;
+    BOX_AUTO(box_buf_done) box_buf packet = {0};
+    BOX_AUTO(box_closep) int memfd = -1;
     box_error err;
     if (box_agent_start_build(&command, &packet, &memfd, &err) < 0)
         fail_msg("start: %s", err.msg);
@@ -470,8 +468,7 @@ void test_box_run(test_box *box, const char *script, test_run *run)
     int out[2];
     assert_int_equal(pipe2(out, O_CLOEXEC | O_NONBLOCK), 0);
     assert_int_equal(fchmod(out[1], 0666), 0);
-    BOX_AUTO(box_closep)
-    int in = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    BOX_AUTO(box_closep) int in = open("/dev/null", O_RDONLY | O_CLOEXEC);
     assert_int_equal(fcntl(out[1], F_SETFL, 0), 0);
     send_start(box, script, in, out[1]);
     (void)close(out[1]);

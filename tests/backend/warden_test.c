@@ -86,8 +86,7 @@ static void nothing_is_left_after_destroy(void **state)
     assert_int_equal(test_warden_states(&w), 1);
     assert_true(cgroups_named(&box.uid, "") > 0);
     assert_string_equal(test_box_output(&box, "(sleep 100 & sleep 100 &) ; echo on"), "on");
-    BOX_AUTO(box_closep)
-    int pidfd = dup(box.pidfd);
+    BOX_AUTO(box_closep) int pidfd = dup(box.pidfd);
     test_box_destroy(&b, &box);
     assert_true(has_ended(pidfd, 0));
     assert_int_equal(test_warden_states(&w), 0);
@@ -409,8 +408,7 @@ static void hosts_with_fewer_control_groups_say_so(void **state)
         test_box_create(&b, &w, plain, &box);
         assert_int_equal(box.cgroup, -1);
         assert_string_equal(test_box_output(&box, "echo works"), "works");
-        BOX_AUTO(box_closep)
-        int pidfd = dup(box.pidfd);
+        BOX_AUTO(box_closep) int pidfd = dup(box.pidfd);
         test_box_destroy(&b, &box);
         assert_true(has_ended(pidfd, 0));
         box_error err =

@@ -451,8 +451,7 @@ static void silent_server(const char *what, const box_channel_options *more)
     socklen_t len = sizeof a;
     char target[96];
     box_error err;
-    BOX_AUTO(box_closep)
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    BOX_AUTO(box_closep) int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     assert_true(fd >= 0 && bind(fd, (struct sockaddr *)&a, sizeof a) == 0 && listen(fd, 5) == 0 &&
                 getsockname(fd, (struct sockaddr *)&a, &len) == 0);
     (void)snprintf(target, sizeof target, "dns:///127.0.0.1:%u", ntohs(a.sin_port));

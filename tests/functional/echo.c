@@ -31,8 +31,7 @@ static void make_folder(echo_server *s)
     (void)snprintf(s->cert, sizeof s->cert, "%s/%s", s->folder, BOX_DEV_CERT_FILE);
     (void)snprintf(s->key, sizeof s->key, "%s/%s", s->folder, BOX_DEV_KEY_FILE);
     (void)snprintf(s->socket, sizeof s->socket, "%s/socket", s->folder);
-    BOX_AUTO(box_closep)
-    int fd = open(s->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    BOX_AUTO(box_closep) int fd = open(s->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     bool made;
     box_error err;
     assert_int_equal(box_dev_certificates(fd, &made, &err), 0);

@@ -40,8 +40,7 @@ static int to_json(const ProtobufCMessageDescriptor *type, const box_buf *in, bo
 static int from_json(const ProtobufCMessageDescriptor *type, const box_buf *in, box_buf *out,
                      box_error *err)
 {
-    BOX_AUTO(message_freep)
-    ProtobufCMessage *m = NULL;
+    BOX_AUTO(message_freep) ProtobufCMessage *m = NULL;
     uint8_t *room;
     if (box_json_to_message(type, (const char *)box_buf_data(in), box_buf_len(in), 0, &m, err) < 0)
         return -1;
@@ -53,10 +52,8 @@ static int from_json(const ProtobufCMessageDescriptor *type, const box_buf *in, 
 
 static int convert(const char *how, const ProtobufCMessageDescriptor *type, box_error *err)
 {
-    BOX_AUTO(box_buf_done)
-    box_buf in = {0};
-    BOX_AUTO(box_buf_done)
-    box_buf out = {0};
+    BOX_AUTO(box_buf_done) box_buf in = {0};
+    BOX_AUTO(box_buf_done) box_buf out = {0};
     bool to = strcmp(how, "to-json") == 0;
     if (box_buf_read_fd(&in, STDIN_FILENO, err) < 0)
         return -1;

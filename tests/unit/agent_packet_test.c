@@ -276,8 +276,7 @@ static void a_built_start_is_what_the_parser_reads(void **state)
                            .envc = 2,
                            .env = env,
                            .workdir = "/"};
-    BOX_AUTO(box_buf_done)
-    box_buf b = {.max_bytes = BOX_AGENT_PACKET_BYTES};
+    BOX_AUTO(box_buf_done) box_buf b = {.max_bytes = BOX_AGENT_PACKET_BYTES};
     int memfd = 99;
     box_error err;
     assert_int_equal(box_agent_start_build(&c, &b, &memfd, &err), 0);
@@ -301,8 +300,7 @@ static void a_long_text_goes_into_a_sealed_memfd(void **state)
 {
     (void)state;
     enum { BIG = 100 * 1000 };
-    BOX_AUTO(box_buf_done)
-    box_buf big = {0};
+    BOX_AUTO(box_buf_done) box_buf big = {0};
     uint8_t *room;
     box_error err;
     assert_int_equal(box_buf_reserve(&big, BIG + 1, &room, &err), 0);
@@ -310,10 +308,8 @@ static void a_long_text_goes_into_a_sealed_memfd(void **state)
     room[BIG] = '\0';
     const char *argv[] = {"echo", (const char *)room};
     box_agent_command c = {.id = 3, .argc = 2, .argv = argv, .workdir = "/"};
-    BOX_AUTO(box_buf_done)
-    box_buf b = {.max_bytes = BOX_AGENT_PACKET_BYTES};
-    BOX_AUTO(box_closep)
-    int memfd = -1;
+    BOX_AUTO(box_buf_done) box_buf b = {.max_bytes = BOX_AGENT_PACKET_BYTES};
+    BOX_AUTO(box_closep) int memfd = -1;
     assert_int_equal(box_agent_start_build(&c, &b, &memfd, &err), 0);
     assert_true(memfd >= 0);
     box_agent_packet p;
@@ -321,8 +317,7 @@ static void a_long_text_goes_into_a_sealed_memfd(void **state)
         box_agent_packet_parse(box_buf_data(&b), box_buf_len(&b), 4, BOX_AGENT_FROM_BOXD, &p, &err),
         0);
     assert_true((p.body.start.flags & BOX_START_TEXT_IN_MEMFD) != 0);
-    BOX_AUTO(box_buf_done)
-    box_buf text = {0};
+    BOX_AUTO(box_buf_done) box_buf text = {0};
     assert_int_equal(lseek(memfd, 0, SEEK_SET), 0);
     assert_int_equal(box_buf_read_fd(&text, memfd, &err), 0);
     box_bytes bytes = {.data = box_buf_data(&text), .len = box_buf_len(&text)};
@@ -345,8 +340,7 @@ static void what_cannot_be_a_command_is_a_violation(void **state)
         {.argc = 1, .argv = ls, .workdir = ""},
     };
     for (size_t i = 0; i < BOX_COUNT(bad); i++) {
-        BOX_AUTO(box_buf_done)
-        box_buf b = {.max_bytes = BOX_AGENT_PACKET_BYTES};
+        BOX_AUTO(box_buf_done) box_buf b = {.max_bytes = BOX_AGENT_PACKET_BYTES};
         int memfd;
         box_error err = {0};
         assert_int_equal(box_agent_start_build(&bad[i], &b, &memfd, &err), -1);
@@ -359,8 +353,7 @@ static void one_argument_may_have_131071_bytes_and_no_more(void **state)
 {
     (void)state;
     for (size_t len = BOX_MAX_ARG_BYTES - 1; len <= BOX_MAX_ARG_BYTES; len++) {
-        BOX_AUTO(box_buf_done)
-        box_buf arg = {0};
+        BOX_AUTO(box_buf_done) box_buf arg = {0};
         uint8_t *room;
         box_error err;
         assert_int_equal(box_buf_reserve(&arg, len + 1, &room, &err), 0);
@@ -368,10 +361,8 @@ static void one_argument_may_have_131071_bytes_and_no_more(void **state)
         room[len] = '\0';
         const char *argv[] = {"echo", (const char *)room};
         box_agent_command c = {.id = 3, .argc = 2, .argv = argv, .workdir = "/"};
-        BOX_AUTO(box_buf_done)
-        box_buf b = {.max_bytes = BOX_AGENT_PACKET_BYTES};
-        BOX_AUTO(box_closep)
-        int memfd = -1;
+        BOX_AUTO(box_buf_done) box_buf b = {.max_bytes = BOX_AGENT_PACKET_BYTES};
+        BOX_AUTO(box_closep) int memfd = -1;
         int rc = box_agent_start_build(&c, &b, &memfd, &err);
         assert_int_equal(rc, len < BOX_MAX_ARG_BYTES ? 0 : -1);
     }

@@ -84,8 +84,7 @@ static void a_process_before_its_exec_is_told_apart(void **state)
 static void descendants_are_marked_in_any_order(void **state)
 {
     (void)state;
-    BOX_AUTO(box_freep)
-    box_walk *w = box_alloc(sizeof *w);
+    BOX_AUTO(box_freep) box_walk *w = box_alloc(sizeof *w);
     const box_walk_process list[] = {
         {.pid = 5, .parent = 4, .state = 'S'}, /* great-grandchild, listed first */
         {.pid = 3, .parent = 2, .state = 'Z'}, /* a zombie child counts as dead, not as a wall */
@@ -102,8 +101,7 @@ static void descendants_are_marked_in_any_order(void **state)
 static void a_parent_loop_does_not_hang(void **state)
 {
     (void)state;
-    BOX_AUTO(box_freep)
-    box_walk *w = box_alloc(sizeof *w);
+    BOX_AUTO(box_freep) box_walk *w = box_alloc(sizeof *w);
     /* Pids reused between two reads of one look. */
     const box_walk_process list[] = {{.pid = 5, .parent = 6, .state = 'S'},
                                      {.pid = 6, .parent = 5, .state = 'S'}};
@@ -115,8 +113,7 @@ static void a_parent_loop_does_not_hang(void **state)
 static void a_look_finds_this_very_process(void **state)
 {
     (void)state;
-    BOX_AUTO(box_freep)
-    box_walk *w = box_alloc(sizeof *w);
+    BOX_AUTO(box_freep) box_walk *w = box_alloc(sizeof *w);
     assert_true(box_walk_look(w));
     bool found = false;
     for (uint32_t i = 0; i < w->count; i++)

@@ -167,8 +167,7 @@ static int tear_down(void **state)
 
 static bool move(box_h2 *from, box_h2 *to)
 {
-    BOX_AUTO(box_buf_done)
-    box_buf bytes = {0};
+    BOX_AUTO(box_buf_done) box_buf bytes = {0};
     box_error err;
     assert_int_equal(box_h2_send(from, &bytes, 1 << 20, &err), 0);
     if (box_buf_len(&bytes) == 0)

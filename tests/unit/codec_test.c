@@ -91,8 +91,7 @@ static void texts_are_percent_encoded(void **state)
         {"\xc3\xbc\xe2\x82\xac", "%C3%BC%E2%82%AC"},
     };
     for (size_t i = 0; i < BOX_COUNT(rows); i++) {
-        BOX_AUTO(box_buf_done)
-        box_buf out = {0};
+        BOX_AUTO(box_buf_done) box_buf out = {0};
         box_error err;
         const char *text;
         assert_int_equal(box_percent_encode(rows[i][0], &out, &err), 0);
@@ -138,10 +137,8 @@ static void base64_goes_both_ways(void **state)
         {"\xff\xfe\xfd\xfc", 4, "//79/A"},
     };
     for (size_t i = 0; i < BOX_COUNT(rows); i++) {
-        BOX_AUTO(box_buf_done)
-        box_buf out = {0};
-        BOX_AUTO(box_buf_done)
-        box_buf back = {0};
+        BOX_AUTO(box_buf_done) box_buf out = {0};
+        BOX_AUTO(box_buf_done) box_buf back = {0};
         box_error err;
         const char *text;
         assert_int_equal(box_base64_encode(rows[i].data, rows[i].len, &out, &err), 0);
@@ -165,8 +162,7 @@ static void padding_is_accepted_and_rubbish_is_not(void **state)
         {"Zg===", -1}, {"====", -1}, {"Zm-v", -1}, {"Zm 9v", -1}, {"Zm9v\n", -1}, {"Z=g=", -1},
     };
     for (size_t i = 0; i < BOX_COUNT(rows); i++) {
-        BOX_AUTO(box_buf_done)
-        box_buf out = {0};
+        BOX_AUTO(box_buf_done) box_buf out = {0};
         box_error err;
         assert_int_equal(box_base64_decode(rows[i].text, strlen(rows[i].text), &out, &err),
                          rows[i].rc);

@@ -308,8 +308,7 @@ static void a_file_cut_at_any_byte_is_read_or_refused(void **state)
     size_t refused = 0;
     for (size_t len = 0; len <= whole; len++) {
         /* A copy of exactly that size, so that reading past it is seen by the sanitizers. */
-        BOX_AUTO(box_freep)
-        char *cut = box_alloc(len + 1);
+        BOX_AUTO(box_freep) char *cut = box_alloc(len + 1);
         memcpy(cut, full, len);
         conf c;
         box_error err = {0};
@@ -331,8 +330,7 @@ static void a_file_with_any_byte_changed_never_crashes(void **state)
                                  '&',  '*', '!', '\n', '\xff', '-'};
     for (size_t i = 0; i < strlen(full); i++) {
         for (size_t b = 0; b < BOX_COUNT(bytes); b++) {
-            BOX_AUTO(box_freep)
-            char *copy = box_strdup(full);
+            BOX_AUTO(box_freep) char *copy = box_strdup(full);
             copy[i] = bytes[b];
             conf c;
             box_error err = {0};
@@ -348,8 +346,7 @@ static void deep_nesting_is_refused_where_the_table_ends(void **state)
 {
     (void)state;
     size_t len = 100000;
-    BOX_AUTO(box_freep)
-    char *text = box_alloc(len + 1);
+    BOX_AUTO(box_freep) char *text = box_alloc(len + 1);
     memset(text, '[', len);
     memcpy(text, "note: ", 6);
     conf c;
@@ -362,8 +359,7 @@ static void a_file_that_is_too_large_is_refused(void **state)
 {
     (void)state;
     size_t len = BOX_CONFIG_MAX_BYTES + 1;
-    BOX_AUTO(box_freep)
-    char *text = box_alloc(len + 1);
+    BOX_AUTO(box_freep) char *text = box_alloc(len + 1);
     memset(text, '\n', len);
     conf c;
     box_error err = {0};

@@ -81,8 +81,7 @@ static box_buf packed(const fixture *f)
 
 static int clear(const fixture *f, box_buf *out, box_error *err)
 {
-    BOX_AUTO(box_buf_done)
-    box_buf in = packed(f);
+    BOX_AUTO(box_buf_done) box_buf in = packed(f);
     return descriptor_set_clear_optional((box_bytes){box_buf_data(&in), box_buf_len(&in)}, out,
                                          err);
 }
@@ -91,8 +90,7 @@ static void clearing_drops_optional_and_keeps_the_oneof(void **state)
 {
     (void)state;
     fixture f = {0};
-    BOX_AUTO(box_buf_done)
-    box_buf out = {0};
+    BOX_AUTO(box_buf_done) box_buf out = {0};
     box_error err;
     set_up(&f);
     assert_int_equal(clear(&f, &out, &err), 0);
@@ -109,8 +107,7 @@ static void a_case_type_beside_an_enum_of_that_name_is_refused(void **state)
 {
     (void)state;
     fixture f = {0};
-    BOX_AUTO(box_buf_done)
-    box_buf out = {0};
+    BOX_AUTO(box_buf_done) box_buf out = {0};
     box_error err = {0};
     set_up(&f);
     name(&f.enum_type.name, "WhatCase");
@@ -125,8 +122,7 @@ static void a_case_type_beside_a_oneof_of_that_name_is_refused(void **state)
 {
     (void)state;
     fixture f = {0};
-    BOX_AUTO(box_buf_done)
-    box_buf out = {0};
+    BOX_AUTO(box_buf_done) box_buf out = {0};
     box_error err = {0};
     set_up(&f);
     name(&f.oneofs[1].name, "what");
@@ -138,8 +134,7 @@ static void a_case_type_beside_a_oneof_of_that_name_is_refused(void **state)
 static void what_is_no_set_is_refused(void **state)
 {
     (void)state;
-    BOX_AUTO(box_buf_done)
-    box_buf out = {0};
+    BOX_AUTO(box_buf_done) box_buf out = {0};
     box_error err = {0};
     static const uint8_t bytes[] = {0x0a, 0x05, 0x01};
     assert_int_equal(descriptor_set_clear_optional((box_bytes){bytes, sizeof(bytes)}, &out, &err),
@@ -152,17 +147,13 @@ static void embedding_drops_source_info(void **state)
 {
     (void)state;
     fixture f = {0};
-    BOX_AUTO(box_buf_done)
-    box_buf with = {0};
-    BOX_AUTO(box_buf_done)
-    box_buf without = {0};
+    BOX_AUTO(box_buf_done) box_buf with = {0};
+    BOX_AUTO(box_buf_done) box_buf without = {0};
     box_error err = {0};
     set_up(&f);
-    BOX_AUTO(box_buf_done)
-    box_buf full = packed(&f);
+    BOX_AUTO(box_buf_done) box_buf full = packed(&f);
     f.file.source_code_info = NULL;
-    BOX_AUTO(box_buf_done)
-    box_buf plain = packed(&f);
+    BOX_AUTO(box_buf_done) box_buf plain = packed(&f);
     assert_true(box_buf_len(&plain) < box_buf_len(&full));
     assert_int_equal(descriptor_set_embed((box_bytes){box_buf_data(&full), box_buf_len(&full)}, "s",
                                           &with, &err),

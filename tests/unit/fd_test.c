@@ -43,8 +43,7 @@ static void assert_file(int dirfd, const char *name, const char *content, mode_t
 {
     char text[64] = "";
     struct stat st;
-    BOX_AUTO(box_closep)
-    int fd = openat(dirfd, name, O_RDONLY | O_CLOEXEC);
+    BOX_AUTO(box_closep) int fd = openat(dirfd, name, O_RDONLY | O_CLOEXEC);
     assert_true(fd >= 0);
     assert_int_equal(read(fd, text, sizeof text - 1), (ssize_t)strlen(content));
     assert_string_equal(text, content);
@@ -215,8 +214,7 @@ static void a_memory_file_cannot_be_changed(void **state)
     (void)state;
     box_error err = {0};
     char text[8] = "";
-    BOX_AUTO(box_closep)
-    int fd = -1;
+    BOX_AUTO(box_closep) int fd = -1;
     assert_int_equal(box_fd_memfd("test", "abc", 3, &fd, &err), 0);
     assert_int_equal(pread(fd, text, sizeof text, 0), 3);
     assert_string_equal(text, "abc");

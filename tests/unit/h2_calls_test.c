@@ -21,8 +21,7 @@ static void answer_once(seen *call)
 
 static void unary(size_t chunk)
 {
-    BOX_AUTO(h2_pair_done)
-    h2_pair p = h2_pair_new();
+    BOX_AUTO(h2_pair_done) h2_pair p = h2_pair_new();
     p.server->on_half_close = answer_once;
     seen *call = h2_peer_call(p.client, "/box.Test/Unary", NULL, 0);
     h2_peer_text(call, "ping");
@@ -63,8 +62,7 @@ static void stream_three(seen *call)
 
 static void server_stream(size_t chunk)
 {
-    BOX_AUTO(h2_pair_done)
-    h2_pair p = h2_pair_new();
+    BOX_AUTO(h2_pair_done) h2_pair p = h2_pair_new();
     p.server->on_half_close = stream_three;
     seen *call = h2_peer_call(p.client, "/box.Test/Watch", NULL, 0);
     h2_peer_text(call, "");
@@ -78,8 +76,7 @@ static void server_stream(size_t chunk)
 
 static void client_stream(size_t chunk)
 {
-    BOX_AUTO(h2_pair_done)
-    h2_pair p = h2_pair_new();
+    BOX_AUTO(h2_pair_done) h2_pair p = h2_pair_new();
     p.server->on_half_close = answer_once;
     seen *call = h2_peer_call(p.client, "/box.Test/Upload", NULL, 0);
     h2_peer_text(call, "a");
@@ -96,8 +93,7 @@ static void client_stream(size_t chunk)
 
 static void bidi(size_t chunk)
 {
-    BOX_AUTO(h2_pair_done)
-    h2_pair p = h2_pair_new();
+    BOX_AUTO(h2_pair_done) h2_pair p = h2_pair_new();
     p.server->on_message = echo;
     p.server->on_half_close = end_ok;
     seen *call = h2_peer_call(p.client, "/box.Test/Chat", NULL, 0);
@@ -129,8 +125,7 @@ static void many_calls_share_a_connection(void **state)
 {
     (void)state;
     enum { CALLS = 250 }; /* above the 100 that are assumed before SETTINGS */
-    BOX_AUTO(h2_pair_done)
-    h2_pair p = h2_pair_new();
+    BOX_AUTO(h2_pair_done) h2_pair p = h2_pair_new();
     p.server->on_message = echo;
     p.server->on_half_close = end_ok;
     char text[16];
@@ -176,8 +171,7 @@ static void a_client_waits_for_a_free_stream(void **state)
 static void a_client_cancels(void **state)
 {
     (void)state;
-    BOX_AUTO(h2_pair_done)
-    h2_pair p = h2_pair_new();
+    BOX_AUTO(h2_pair_done) h2_pair p = h2_pair_new();
     seen *call = h2_peer_call(p.client, "/box.Test/Chat", NULL, 0);
     h2_peer_text(call, "x");
     pair_run(&p, WHOLE);
@@ -194,8 +188,7 @@ static void a_client_cancels(void **state)
 static void a_server_cancels(void **state)
 {
     (void)state;
-    BOX_AUTO(h2_pair_done)
-    h2_pair p = h2_pair_new();
+    BOX_AUTO(h2_pair_done) h2_pair p = h2_pair_new();
     seen *call = h2_peer_call(p.client, "/box.Test/Chat", NULL, 0);
     pair_run(&p, WHOLE);
     box_h2_cancel(p.server->seen[0].s, &(box_error){.reason = BOX_DEADLINE});
@@ -209,8 +202,7 @@ static void a_server_cancels(void **state)
 static void a_call_cancelled_before_it_was_sent_never_arrives(void **state)
 {
     (void)state;
-    BOX_AUTO(h2_pair_done)
-    h2_pair p = h2_pair_new();
+    BOX_AUTO(h2_pair_done) h2_pair p = h2_pair_new();
     seen *call = h2_peer_call(p.client, "/box.Test/Chat", NULL, 0);
     h2_peer_text(call, "x");
     box_h2_cancel(call->s, &(box_error){.reason = BOX_CANCELLED});
@@ -228,8 +220,7 @@ static void cancel_in_message(seen *call, const uint8_t *data, size_t len)
 static void a_client_may_cancel_inside_a_message(void **state)
 {
     (void)state;
-    BOX_AUTO(h2_pair_done)
-    h2_pair p = h2_pair_new();
+    BOX_AUTO(h2_pair_done) h2_pair p = h2_pair_new();
     p.client->on_message = cancel_in_message;
     p.server->on_half_close = stream_three;
     seen *call = h2_peer_call(p.client, "/box.Test/Watch", NULL, 0);
@@ -252,8 +243,7 @@ static void a_server_may_finish_early_and_the_rest_is_dropped(void **state)
 {
     (void)state;
     static uint8_t piece[60000], big[1024 * 1024];
-    BOX_AUTO(h2_pair_done)
-    h2_pair p = h2_pair_new();
+    BOX_AUTO(h2_pair_done) h2_pair p = h2_pair_new();
     p.server->on_message = finish_in_message;
     seen *call = h2_peer_call(p.client, "/box.Test/Upload", NULL, 0);
     for (int i = 0; i < 40; i++)
@@ -277,8 +267,7 @@ static void a_server_may_finish_early_and_the_rest_is_dropped(void **state)
 static void a_lost_connection_ends_every_call(void **state)
 {
     (void)state;
-    BOX_AUTO(h2_pair_done)
-    h2_pair p = h2_pair_new();
+    BOX_AUTO(h2_pair_done) h2_pair p = h2_pair_new();
     seen *call = h2_peer_call(p.client, "/box.Test/Chat", NULL, 0);
     pair_run(&p, WHOLE);
     h2_peer_lose(p.server);
@@ -292,8 +281,7 @@ static void a_lost_connection_ends_every_call(void **state)
 static void an_answer_that_came_survives_the_loss_of_the_connection(void **state)
 {
     (void)state;
-    BOX_AUTO(h2_pair_done)
-    h2_pair p = h2_pair_new();
+    BOX_AUTO(h2_pair_done) h2_pair p = h2_pair_new();
     p.server->on_half_close = stream_three;
     seen *call = h2_peer_call(p.client, "/box.Test/Watch", NULL, 0);
     box_h2_half_close(call->s);
@@ -309,8 +297,7 @@ static void an_answer_that_came_survives_the_loss_of_the_connection(void **state
 static void a_drain_lets_calls_finish_and_refuses_new_ones(void **state)
 {
     (void)state;
-    BOX_AUTO(h2_pair_done)
-    h2_pair p = h2_pair_new();
+    BOX_AUTO(h2_pair_done) h2_pair p = h2_pair_new();
     p.server->on_half_close = answer_once;
     seen *call = h2_peer_call(p.client, "/box.Test/Chat", NULL, 0);
     pair_run(&p, WHOLE);
@@ -335,14 +322,12 @@ static void a_drain_lets_calls_finish_and_refuses_new_ones(void **state)
 static void calls_the_server_never_took_end_unavailable(void **state)
 {
     (void)state;
-    BOX_AUTO(h2_pair_done)
-    h2_pair p = h2_pair_new();
+    BOX_AUTO(h2_pair_done) h2_pair p = h2_pair_new();
     pair_run(&p, WHOLE);
     box_h2_drain(p.server->h);
     box_h2_drain_finish(p.server->h);
     seen *call = h2_peer_call(p.client, "/box.Test/Chat", NULL, 0);
-    BOX_AUTO(box_buf_done)
-    box_buf lost = {0};
+    BOX_AUTO(box_buf_done) box_buf lost = {0};
     box_error err;
     assert_int_equal(box_h2_send(p.client->h, &lost, WHOLE, &err), 0); /* crosses the GOAWAY */
     assert_true(h2_move(p.server, p.client, WHOLE, WHOLE) > 0);

@@ -55,8 +55,7 @@ static void answer_status(fixture *f, const char *status)
 static void a_request_has_its_fields_in_order(void **state)
 {
     (void)state;
-    BOX_AUTO(fixture_done)
-    fixture f = fixture_new();
+    BOX_AUTO(fixture_done) fixture f = fixture_new();
     assert_string_equal(raw_get(&f.raw, 1)->head, ":method: POST\n"
                                                   ":scheme: https\n"
                                                   ":path: /box.Test/Unary\n"
@@ -77,8 +76,7 @@ static void a_request_has_its_fields_in_order(void **state)
 static void a_normal_answer_is_ok(void **state)
 {
     (void)state;
-    BOX_AUTO(fixture_done)
-    fixture f = fixture_new();
+    BOX_AUTO(fixture_done) fixture f = fixture_new();
     const raw_field interim[] = {{":status", "103"}, {"link", "x"}, {0}};
     raw_headers(&f.raw, 1, 0, interim); /* skipped (73) */
     answer_headers(&f);
@@ -116,8 +114,7 @@ static void an_http_status_stands_in_for_a_missing_grpc_status(void **state)
     };
     for (size_t i = 0; i < BOX_COUNT(rows); i++) {
         for (int with_body = 0; with_body < 2; with_body++) {
-            BOX_AUTO(fixture_done)
-            fixture f = fixture_new();
+            BOX_AUTO(fixture_done) fixture f = fixture_new();
             const raw_field fields[] = {
                 {":status", rows[i].http}, {"content-type", rows[i].type}, {0}};
             raw_headers(&f.raw, 1, with_body != 0 ? 0 : END, fields);
@@ -147,8 +144,7 @@ static void a_grpc_status_wins_over_the_http_status(void **state)
         {"404", "16", BOX_CODE_UNAUTHENTICATED},
     };
     for (size_t i = 0; i < BOX_COUNT(rows); i++) {
-        BOX_AUTO(fixture_done)
-        fixture f = fixture_new();
+        BOX_AUTO(fixture_done) fixture f = fixture_new();
         const raw_field fields[] = {{":status", rows[i].http},
                                     {"content-type", "application/grpc"},
                                     {"grpc-status", rows[i].status},
@@ -164,8 +160,7 @@ static void a_grpc_status_wins_over_the_http_status(void **state)
 static void a_status_in_the_headers_is_ignored_when_trailers_come(void **state)
 {
     (void)state;
-    BOX_AUTO(fixture_done)
-    fixture f = fixture_new();
+    BOX_AUTO(fixture_done) fixture f = fixture_new();
     const raw_field fields[] = {
         {":status", "200"}, {"content-type", "application/grpc"}, {"grpc-status", "0"}, {0}};
     raw_headers(&f.raw, 1, 0, fields);
@@ -189,8 +184,7 @@ static void a_reset_before_the_status_is_mapped(void **state)
     };
     for (uint8_t code = 0; code < BOX_COUNT(codes); code++) {
         for (int with_headers = 0; with_headers < 2; with_headers++) {
-            BOX_AUTO(fixture_done)
-            fixture f = fixture_new();
+            BOX_AUTO(fixture_done) fixture f = fixture_new();
             const uint8_t payload[4] = {0, 0, 0, code};
             if (with_headers != 0)
                 answer_headers(&f);
@@ -205,8 +199,7 @@ static void a_reset_before_the_status_is_mapped(void **state)
 static void an_answer_without_trailers_has_no_status(void **state)
 {
     (void)state;
-    BOX_AUTO(fixture_done)
-    fixture f = fixture_new();
+    BOX_AUTO(fixture_done) fixture f = fixture_new();
     answer_headers(&f);
     RAW_DATA(&f.raw, 1, END, "\0\0\0\0\2yo");
     exchange(&f);
@@ -227,8 +220,7 @@ static void bad_messages_end_the_call(void **state)
         {"\0\0\0\3\xe9", 5, BOX_MESSAGE_SIZE}, {"\0\xff\xff\xff\xff", 5, BOX_MESSAGE_SIZE},
     };
     for (size_t i = 0; i < BOX_COUNT(rows); i++) {
-        BOX_AUTO(fixture_done)
-        fixture f = fixture_new();
+        BOX_AUTO(fixture_done) fixture f = fixture_new();
         answer_headers(&f);
         raw_frame(&f.raw, NGHTTP2_DATA, 0, 1, rows[i].data, rows[i].len);
         answer_status(&f, "0");
@@ -243,8 +235,7 @@ static void bad_messages_end_the_call(void **state)
 static void an_early_status_ends_an_upload(void **state)
 {
     (void)state;
-    BOX_AUTO(fixture_done)
-    fixture f = fixture_new();
+    BOX_AUTO(fixture_done) fixture f = fixture_new();
     seen *upload = h2_peer_call(f.client, "/box.Test/Upload", NULL, 0);
     h2_peer_text(upload, "part");
     exchange(&f);
@@ -261,8 +252,7 @@ static void an_early_status_ends_an_upload(void **state)
 static void a_malformed_answer_ends_that_call_only(void **state)
 {
     (void)state;
-    BOX_AUTO(fixture_done)
-    fixture f = fixture_new();
+    BOX_AUTO(fixture_done) fixture f = fixture_new();
     seen *other = h2_peer_call(f.client, "/box.Test/Other", NULL, 0);
     exchange(&f);
     const raw_field fields[] = {{":status", "200"}, {"Content-Type", "application/grpc"}, {0}};
@@ -278,8 +268,7 @@ static void a_malformed_answer_ends_that_call_only(void **state)
 static void goaway_ends_what_the_server_did_not_take(void **state)
 {
     (void)state;
-    BOX_AUTO(fixture_done)
-    fixture f = fixture_new();
+    BOX_AUTO(fixture_done) fixture f = fixture_new();
     seen *second = h2_peer_call(f.client, "/box.Test/Second", NULL, 0);
     exchange(&f);
     raw_frame(&f.raw, NGHTTP2_GOAWAY, 0, 0, "\0\0\0\1\0\0\0\13too_many_pings", 22);
@@ -304,8 +293,7 @@ static void a_server_that_is_none_breaks_the_connection(void **state)
         h2_peer *client = h2_peer_new(false, NULL);
         seen *call = h2_peer_call(client, "/box.Test/Unary", NULL, 0);
         (void)h2_feed(client, text, sizeof text - 1, chunk);
-        BOX_AUTO(box_buf_done)
-        box_buf out = {0};
+        BOX_AUTO(box_buf_done) box_buf out = {0};
         box_error err;
         assert_int_equal(box_h2_send(client->h, &out, WHOLE, &err), -1);
         assert_int_equal(err.reason, BOX_RUNTIME_UNAVAILABLE);
@@ -321,8 +309,7 @@ static void flipped_bytes_never_crash(void **state)
     (void)state;
     for (uint64_t seed = 1; seed <= 400; seed++) {
         uint64_t random = seed;
-        BOX_AUTO(fixture_done)
-        fixture f = fixture_new();
+        BOX_AUTO(fixture_done) fixture f = fixture_new();
         answer_headers(&f);
         RAW_DATA(&f.raw, 1, 0, "\0\0\0\0\5hello\0\0\0\0\0");
         answer_status(&f, "0");

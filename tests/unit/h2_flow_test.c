@@ -50,11 +50,9 @@ static void messages_larger_than_any_window_pass_both_ways(void **state)
     (void)state;
     enum { SIZE = 5 * 1024 * 1024 };
     const uint32_t windows[] = {1000, 16384, 65535, 0};
-    BOX_AUTO(box_freep)
-    uint8_t *data = pattern(SIZE);
+    BOX_AUTO(box_freep) uint8_t *data = pattern(SIZE);
     for (size_t i = 0; i < BOX_COUNT(windows); i++) {
-        BOX_AUTO(pair_done)
-        pair p = pair_new(windows[i]);
+        BOX_AUTO(pair_done) pair p = pair_new(windows[i]);
         p.server->on_message = echo;
         p.server->on_half_close = end_ok;
         seen *call = h2_peer_call(p.client, "/box.Test/Echo", NULL, 0);
@@ -71,8 +69,7 @@ static void messages_larger_than_any_window_pass_both_ways(void **state)
 static void a_window_of_one_byte_works(void **state)
 {
     (void)state;
-    BOX_AUTO(pair_done)
-    pair p = pair_new(1);
+    BOX_AUTO(pair_done) pair p = pair_new(1);
     p.server->on_message = echo;
     p.server->on_half_close = end_ok;
     seen *call = h2_peer_call(p.client, "/box.Test/Echo", NULL, 0);
@@ -96,8 +93,7 @@ static void pour(seen *call)
 static void a_writer_waits_for_a_reader_that_stops(void **state)
 {
     (void)state;
-    BOX_AUTO(pair_done)
-    pair p = pair_new(0);
+    BOX_AUTO(pair_done) pair p = pair_new(0);
     p.server->on_half_close = pour;
     p.server->on_writable = pour;
     seen *call = h2_peer_call(p.client, "/box.Test/Watch", NULL, 0);
@@ -127,8 +123,7 @@ static void a_writer_waits_for_a_reader_that_stops(void **state)
 static void an_upload_waits_too(void **state)
 {
     (void)state;
-    BOX_AUTO(pair_done)
-    pair p = pair_new(0);
+    BOX_AUTO(pair_done) pair p = pair_new(0);
     p.client->on_writable = pour;
     seen *call = h2_peer_call(p.client, "/box.Test/Upload", NULL, 0);
     h2_run(p.client, p.server, WHOLE);
@@ -145,10 +140,8 @@ static void a_writer_that_ignores_the_marks_loses_the_call(void **state)
 {
     (void)state;
     enum { PIECE = 8 * 1024 * 1024 };
-    BOX_AUTO(box_freep)
-    uint8_t *data = box_alloc(PIECE);
-    BOX_AUTO(pair_done)
-    pair p = pair_new(0);
+    BOX_AUTO(box_freep) uint8_t *data = box_alloc(PIECE);
+    BOX_AUTO(pair_done) pair p = pair_new(0);
     seen *call = h2_peer_call(p.client, "/box.Test/Watch", NULL, 0);
     h2_run(p.client, p.server, WHOLE);
     seen *served = &p.server->seen[0];
@@ -175,10 +168,8 @@ static void one_send_gives_no_more_than_was_asked_for(void **state)
 {
     (void)state;
     enum { SIZE = 900 * 1024, FRAME = 16384 + 9 };
-    BOX_AUTO(box_freep)
-    uint8_t *data = pattern(SIZE);
-    BOX_AUTO(pair_done)
-    pair p = pair_new(0);
+    BOX_AUTO(box_freep) uint8_t *data = pattern(SIZE);
+    BOX_AUTO(pair_done) pair p = pair_new(0);
     seen *call = h2_peer_call(p.client, "/box.Test/Upload", NULL, 0);
     h2_run(p.client, p.server, WHOLE);
     box_h2_message(call->s, data, SIZE);
@@ -196,10 +187,8 @@ static void a_small_answer_overtakes_a_large_one(void **state)
 {
     (void)state;
     enum { SIZE = 900 * 1024 };
-    BOX_AUTO(box_freep)
-    uint8_t *data = box_alloc(SIZE);
-    BOX_AUTO(pair_done)
-    pair p = pair_new(0);
+    BOX_AUTO(box_freep) uint8_t *data = box_alloc(SIZE);
+    BOX_AUTO(pair_done) pair p = pair_new(0);
     seen *large = h2_peer_call(p.client, "/box.Test/Large", NULL, 0);
     seen *small = h2_peer_call(p.client, "/box.Test/Small", NULL, 0);
     h2_run(p.client, p.server, WHOLE);
@@ -220,10 +209,8 @@ static void a_small_answer_overtakes_a_large_one(void **state)
 static void one_unread_stream_does_not_stop_the_rest(void **state)
 {
     (void)state;
-    BOX_AUTO(box_freep)
-    uint8_t *data = box_alloc(WHOLE);
-    BOX_AUTO(pair_done)
-    pair p = pair_new(0);
+    BOX_AUTO(box_freep) uint8_t *data = box_alloc(WHOLE);
+    BOX_AUTO(pair_done) pair p = pair_new(0);
     p.server->on_half_close = end_ok;
     for (int i = 0; i < 6; i++) { /* 6 MiB on streams that nobody reads: above 4 MiB */
         seen *blocked = h2_peer_call(p.client, "/box.Test/Chat", NULL, 0);
@@ -252,8 +239,7 @@ static void pause_after_one(seen *call, const uint8_t *data, size_t len)
 static void a_paused_stream_holds_messages_and_the_end_in_order(void **state)
 {
     (void)state;
-    BOX_AUTO(pair_done)
-    pair p = pair_new(0);
+    BOX_AUTO(pair_done) pair p = pair_new(0);
     p.server->on_message = pause_after_one;
     p.server->on_half_close = end_ok;
     seen *call = h2_peer_call(p.client, "/box.Test/Upload", NULL, 0);
@@ -288,8 +274,7 @@ static void pause_and_resume(seen *call, const uint8_t *data, size_t len)
 static void resuming_at_once_loses_nothing(void **state)
 {
     (void)state;
-    BOX_AUTO(pair_done)
-    pair p = pair_new(0);
+    BOX_AUTO(pair_done) pair p = pair_new(0);
     p.server->on_message = pause_and_resume;
     p.server->on_half_close = end_ok;
     seen *call = h2_peer_call(p.client, "/box.Test/Upload", NULL, 0);
@@ -305,8 +290,7 @@ static void a_paused_stream_that_is_reset_or_finished_drops_what_it_holds(void *
 {
     (void)state;
     for (int finish = 0; finish < 2; finish++) {
-        BOX_AUTO(pair_done)
-        pair p = pair_new(0);
+        BOX_AUTO(pair_done) pair p = pair_new(0);
         seen *call = h2_peer_call(p.client, "/box.Test/Chat", NULL, 0);
         h2_run(p.client, p.server, WHOLE);
         seen *served = &p.server->seen[0];

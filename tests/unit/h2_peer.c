@@ -171,8 +171,7 @@ int h2_feed(h2_peer *to, const void *data, size_t len, size_t chunk)
         size_t n = len < chunk ? len : chunk;
         box_error err;
         /* A copy of exactly that size: reading past it is seen by the sanitizer. */
-        BOX_AUTO(box_freep)
-        uint8_t *piece = box_alloc(n);
+        BOX_AUTO(box_freep) uint8_t *piece = box_alloc(n);
         memcpy(piece, at, n);
         rc = box_h2_receive(to->h, piece, n, &err);
         at += n;
@@ -183,8 +182,7 @@ int h2_feed(h2_peer *to, const void *data, size_t len, size_t chunk)
 
 size_t h2_move(h2_peer *from, h2_peer *to, size_t chunk, size_t max_bytes)
 {
-    BOX_AUTO(box_buf_done)
-    box_buf out = {0};
+    BOX_AUTO(box_buf_done) box_buf out = {0};
     box_error err;
     if (box_h2_send(from->h, &out, max_bytes, &err) < 0)
         fail_msg("%s", err.msg);

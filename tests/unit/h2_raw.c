@@ -61,8 +61,7 @@ void raw_headers(h2_raw *r, uint32_t id, uint8_t flags, const raw_field *fields)
             .valuelen = strlen(fields[n].value),
         };
     }
-    BOX_AUTO(box_freep)
-    uint8_t *block = box_alloc(MAX_BLOCK);
+    BOX_AUTO(box_freep) uint8_t *block = box_alloc(MAX_BLOCK);
     ssize_t len = nghttp2_hd_deflate_hd(r->deflater, block, MAX_BLOCK, nv, n);
     assert_true(len >= 0);
     enum { PIECE = 16000 };

@@ -89,8 +89,7 @@ static void what_is_no_grpc_gets_an_ordinary_answer(void **state)
         {"POST", "application/grp", ":status: 415", true},
     };
     for (size_t i = 0; i < BOX_COUNT(rows); i++) {
-        BOX_AUTO(fixture_done)
-        fixture f = fixture_new(NULL);
+        BOX_AUTO(fixture_done) fixture f = fixture_new(NULL);
         raw_headers(&f.raw, 1, END, request(rows[i].method, "/a/b", rows[i].type, NULL, NULL));
         exchange(&f);
         raw_stream *s = raw_get(&f.raw, 1);
@@ -109,8 +108,7 @@ static void an_unwanted_body_is_read_for_a_while(void **state)
 {
     (void)state;
     static const uint8_t body[16384];
-    BOX_AUTO(fixture_done)
-    fixture f = fixture_new(NULL);
+    BOX_AUTO(fixture_done) fixture f = fixture_new(NULL);
     raw_headers(&f.raw, 1, 0, request("POST", "/a/b", "text/plain", NULL, NULL));
     raw_headers(&f.raw, 3, 0, request("POST", "/a/b", "text/plain", NULL, NULL));
     raw_frame(&f.raw, NGHTTP2_DATA, 0, 1, body, sizeof body);
@@ -136,8 +134,7 @@ static void grpc_content_types_are_taken(void **state)
         "application/grpc ; q=1", "application/grpc+proto;x=y", "Application/gRPC",
     };
     for (size_t i = 0; i < BOX_COUNT(types); i++) {
-        BOX_AUTO(fixture_done)
-        fixture f = fixture_new(NULL);
+        BOX_AUTO(fixture_done) fixture f = fixture_new(NULL);
         raw_headers(&f.raw, 1, END, request("POST", "/a/b", types[i], NULL, NULL));
         exchange(&f);
         assert_int_equal(f.server->n_seen, 1); /* and te is not needed (10) */
@@ -147,8 +144,7 @@ static void grpc_content_types_are_taken(void **state)
 static void host_stands_in_for_authority(void **state)
 {
     (void)state;
-    BOX_AUTO(fixture_done)
-    fixture f = fixture_new(NULL);
+    BOX_AUTO(fixture_done) fixture f = fixture_new(NULL);
     raw_headers(&f.raw, 1, END, request("POST", "/a/b", "application/grpc", "host", "box.test"));
     exchange(&f);
     assert_string_equal(f.server->seen[0].authority, "box.test");
@@ -178,8 +174,7 @@ static void a_bad_request_of_grpc_is_one_block_with_its_status(void **state)
         {"/a/b?x", "x", "y", "grpc-status: 12"},
     };
     for (size_t i = 0; i < BOX_COUNT(rows); i++) {
-        BOX_AUTO(fixture_done)
-        fixture f = fixture_new(NULL);
+        BOX_AUTO(fixture_done) fixture f = fixture_new(NULL);
         raw_headers(&f.raw, 1, 0,
                     request("POST", rows[i].path, "application/grpc", rows[i].key, rows[i].value));
         exchange(&f);
@@ -199,8 +194,7 @@ static void a_bad_request_of_grpc_is_one_block_with_its_status(void **state)
 static void a_timeout_of_zero_is_an_expired_one(void **state)
 {
     (void)state;
-    BOX_AUTO(fixture_done)
-    fixture f = fixture_new(NULL);
+    BOX_AUTO(fixture_done) fixture f = fixture_new(NULL);
     raw_headers(&f.raw, 1, END, request("POST", "/a/b", "application/grpc", "grpc-timeout", "0m"));
     raw_headers(&f.raw, 3, END,
                 request("POST", "/a/b", "application/grpc", "grpc-timeout", "99999999H"));
@@ -217,8 +211,7 @@ static void malformed_http_resets_the_stream_and_no_more(void **state)
         {"bad name", "value"}, {":unknown", "x"},       {"x-line", "a\nb"},
     };
     for (size_t i = 0; i < BOX_COUNT(rows); i++) {
-        BOX_AUTO(fixture_done)
-        fixture f = fixture_new(NULL);
+        BOX_AUTO(fixture_done) fixture f = fixture_new(NULL);
         raw_headers(&f.raw, 1, END,
                     request("POST", "/a/b", "application/grpc", rows[i][0], rows[i][1]));
         exchange(&f);
@@ -232,8 +225,7 @@ static void malformed_http_resets_the_stream_and_no_more(void **state)
 static void odd_metadata_is_dropped_and_binary_values_are_split(void **state)
 {
     (void)state;
-    BOX_AUTO(fixture_done)
-    fixture f = fixture_new(NULL);
+    BOX_AUTO(fixture_done) fixture f = fixture_new(NULL);
     const raw_field fields[] = {
         {":method", "POST"},
         {":scheme", "http"},
@@ -261,8 +253,7 @@ static void odd_metadata_is_dropped_and_binary_values_are_split(void **state)
 static void headers_over_the_limit_end_that_call_only(void **state)
 {
     (void)state;
-    BOX_AUTO(fixture_done)
-    fixture f = fixture_new(NULL);
+    BOX_AUTO(fixture_done) fixture f = fixture_new(NULL);
     static char value[60 * 1024];
     memset(value, 'v', sizeof value - 1);
     raw_headers(&f.raw, 1, 0, request("POST", "/a/b", "application/grpc", "x-large", value));
@@ -277,8 +268,7 @@ static void headers_over_the_limit_end_that_call_only(void **state)
 static void messages_do_not_care_about_frames(void **state)
 {
     (void)state;
-    BOX_AUTO(fixture_done)
-    fixture f = fixture_new(NULL);
+    BOX_AUTO(fixture_done) fixture f = fixture_new(NULL);
     raw_request(&f.raw, 1, "/a/b");
     RAW_DATA(&f.raw, 1, 0, "\0");
     RAW_DATA(&f.raw, 1, 0, "");
@@ -312,8 +302,7 @@ static void bad_messages_end_the_call_with_the_right_status(void **state)
         {"\0\0\0", 3, NULL, "grpc-status: 13", BOX_PROTOCOL},                /* 45 */
     };
     for (size_t i = 0; i < BOX_COUNT(rows); i++) {
-        BOX_AUTO(fixture_done)
-        fixture f = fixture_new(&(box_h2_config){.max_message_bytes = 1000});
+        BOX_AUTO(fixture_done) fixture f = fixture_new(&(box_h2_config){.max_message_bytes = 1000});
         raw_headers(&f.raw, 1, 0,
                     request("POST", "/a/b", "application/grpc",
                             rows[i].encoding != NULL ? "grpc-encoding" : NULL, rows[i].encoding));
@@ -335,8 +324,7 @@ static void bad_messages_end_the_call_with_the_right_status(void **state)
 static void an_encoding_without_compressed_messages_is_harmless(void **state)
 {
     (void)state;
-    BOX_AUTO(fixture_done)
-    fixture f = fixture_new(NULL);
+    BOX_AUTO(fixture_done) fixture f = fixture_new(NULL);
     raw_headers(&f.raw, 1, 0, request("POST", "/a/b", "application/grpc", "grpc-encoding", "gzip"));
     RAW_DATA(&f.raw, 1, END, "\0\0\0\0\1x");
     exchange(&f);
@@ -346,8 +334,7 @@ static void an_encoding_without_compressed_messages_is_harmless(void **state)
 static void a_message_of_exactly_the_limit_passes(void **state)
 {
     (void)state;
-    BOX_AUTO(fixture_done)
-    fixture f = fixture_new(&(box_h2_config){.max_message_bytes = 3});
+    BOX_AUTO(fixture_done) fixture f = fixture_new(&(box_h2_config){.max_message_bytes = 3});
     raw_request(&f.raw, 1, "/a/b");
     RAW_DATA(&f.raw, 1, END, "\0\0\0\0\3abc");
     exchange(&f);
@@ -359,8 +346,7 @@ static void a_message_of_exactly_the_limit_passes(void **state)
 static void an_answer_is_headers_data_trailers(void **state)
 {
     (void)state;
-    BOX_AUTO(fixture_done)
-    fixture f = fixture_new(NULL);
+    BOX_AUTO(fixture_done) fixture f = fixture_new(NULL);
     raw_request(&f.raw, 1, "/a/b");
     exchange(&f);
     seen *call = &f.server->seen[0];
@@ -383,8 +369,7 @@ static void an_answer_is_headers_data_trailers(void **state)
 static void trailers_need_no_window(void **state)
 {
     (void)state;
-    BOX_AUTO(fixture_done)
-    fixture f = fixture_new(NULL);
+    BOX_AUTO(fixture_done) fixture f = fixture_new(NULL);
     raw_request(&f.raw, 1, "/a/b");
     exchange(&f);
     static uint8_t message[65535 - 5];
@@ -402,8 +387,7 @@ static void trailers_need_no_window(void **state)
 static void trailers_wait_for_data_that_waits_for_window(void **state)
 {
     (void)state;
-    BOX_AUTO(fixture_done)
-    fixture f = fixture_new(NULL);
+    BOX_AUTO(fixture_done) fixture f = fixture_new(NULL);
     raw_request(&f.raw, 1, "/a/b");
     exchange(&f);
     static uint8_t message[65535 - 5 + 3];
@@ -428,8 +412,7 @@ static void any_reset_of_the_client_cancels(void **state)
 {
     (void)state;
     for (uint8_t code = 0; code < 16; code++) {
-        BOX_AUTO(fixture_done)
-        fixture f = fixture_new(NULL);
+        BOX_AUTO(fixture_done) fixture f = fixture_new(NULL);
         raw_request(&f.raw, 1, "/a/b");
         exchange(&f);
         h2_peer_text(&f.server->seen[0], "never sent");
@@ -445,8 +428,7 @@ static void any_reset_of_the_client_cancels(void **state)
 static void goaway_of_the_client_does_not_end_its_calls(void **state)
 {
     (void)state;
-    BOX_AUTO(fixture_done)
-    fixture f = fixture_new(NULL);
+    BOX_AUTO(fixture_done) fixture f = fixture_new(NULL);
     raw_request(&f.raw, 1, "/a/b");
     raw_frame(&f.raw, NGHTTP2_GOAWAY, 0, 0, "\0\0\0\0\0\0\0\0", 8);
     exchange(&f);
@@ -464,8 +446,7 @@ static void goaway_of_the_client_does_not_end_its_calls(void **state)
 static void ping_and_settings_are_answered(void **state)
 {
     (void)state;
-    BOX_AUTO(fixture_done)
-    fixture f = fixture_new(NULL);
+    BOX_AUTO(fixture_done) fixture f = fixture_new(NULL);
     raw_frame(&f.raw, NGHTTP2_PING, 0, 0, "12345678", 8);
     exchange(&f);
     assert_int_equal(f.raw.n_ping_acks, 1);
@@ -475,8 +456,7 @@ static void ping_and_settings_are_answered(void **state)
 static void a_burst_past_the_limit_is_refused_by_stream(void **state)
 {
     (void)state;
-    BOX_AUTO(fixture_done)
-    fixture f = fixture_new(&(box_h2_config){.max_streams = 100});
+    BOX_AUTO(fixture_done) fixture f = fixture_new(&(box_h2_config){.max_streams = 100});
     for (uint32_t i = 0; i < 300; i++) /* our SETTINGS are not acknowledged yet */
         raw_request(&f.raw, 2 * i + 1, "/a/b");
     exchange(&f);
@@ -505,8 +485,7 @@ static void garbage_breaks_the_connection_with_a_goaway(void **state)
     };
     for (size_t i = 0; i < BOX_COUNT(rows); i++) {
         for (size_t chunk = 1; chunk < 30; chunk++) {
-            BOX_AUTO(fixture_done)
-            fixture f = fixture_new(NULL);
+            BOX_AUTO(fixture_done) fixture f = fixture_new(NULL);
             box_buf_clear(&f.raw.out);
             (void)h2_feed(f.server, rows[i].bytes, rows[i].len, chunk);
             assert_int_equal(raw_exchange(&f.raw, f.server, WHOLE), -1);
@@ -524,8 +503,7 @@ static void flipped_bytes_never_crash(void **state)
     (void)state;
     for (uint64_t seed = 1; seed <= 400; seed++) {
         uint64_t random = seed;
-        BOX_AUTO(fixture_done)
-        fixture f = fixture_new(NULL);
+        BOX_AUTO(fixture_done) fixture f = fixture_new(NULL);
         raw_request(&f.raw, 1, "/a/b");
         RAW_DATA(&f.raw, 1, 0, "\0\0\0\0\5hello\0\0\0\0\0");
         raw_request(&f.raw, 3, "/c/d");

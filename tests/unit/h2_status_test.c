@@ -14,10 +14,8 @@ static void add(box_metadata *md, const char *key, const char *value)
 
 static void send_metadata(seen *call)
 {
-    BOX_AUTO(box_metadata_done)
-    box_metadata headers = {0};
-    BOX_AUTO(box_metadata_done)
-    box_metadata trailers = {0};
+    BOX_AUTO(box_metadata_done) box_metadata headers = {0};
+    BOX_AUTO(box_metadata_done) box_metadata trailers = {0};
     box_error err;
     add(&headers, "x-first", "initial");
     add(&trailers, "x-last", "a");
@@ -31,11 +29,9 @@ static void send_metadata(seen *call)
 static void metadata_goes_both_ways(void **state)
 {
     (void)state;
-    BOX_AUTO(h2_pair_done)
-    h2_pair p = h2_pair_new();
+    BOX_AUTO(h2_pair_done) h2_pair p = h2_pair_new();
     p.server->on_half_close = send_metadata;
-    BOX_AUTO(box_metadata_done)
-    box_metadata md = {0};
+    BOX_AUTO(box_metadata_done) box_metadata md = {0};
     box_error err;
     add(&md, "authorization", "Bearer box_secret");
     add(&md, "x-twice", "1");
@@ -75,10 +71,8 @@ static box_error refusal(void)
 
 static void refuse(seen *call)
 {
-    BOX_AUTO(box_metadata_done)
-    box_metadata headers = {0};
-    BOX_AUTO(box_metadata_done)
-    box_metadata trailers = {0};
+    BOX_AUTO(box_metadata_done) box_metadata headers = {0};
+    BOX_AUTO(box_metadata_done) box_metadata trailers = {0};
     add(&headers, "x-first", "initial");
     add(&trailers, "x-last", "end");
     box_error err = refusal();
@@ -101,8 +95,7 @@ static void an_early_error_is_one_block_with_details_and_all_metadata(void **sta
 {
     (void)state;
     for (size_t chunk = 1; chunk < 20; chunk++) {
-        BOX_AUTO(h2_pair_done)
-        h2_pair p = h2_pair_new();
+        BOX_AUTO(h2_pair_done) h2_pair p = h2_pair_new();
         p.server->on_request = refuse;
         seen *call = h2_peer_call(p.client, "/box.Test/Unary", NULL, 0);
         h2_peer_text(call, "never read");
@@ -128,8 +121,7 @@ static void message_then_refuse(seen *call)
 static void an_error_after_messages_comes_in_the_trailers(void **state)
 {
     (void)state;
-    BOX_AUTO(h2_pair_done)
-    h2_pair p = h2_pair_new();
+    BOX_AUTO(h2_pair_done) h2_pair p = h2_pair_new();
     p.server->on_half_close = message_then_refuse;
     seen *call = h2_peer_call(p.client, "/box.Test/Watch", NULL, 0);
     box_h2_half_close(call->s);
@@ -149,8 +141,7 @@ static void every_code_survives(void **state)
 {
     (void)state;
     for (int code = 1; code <= 20; code++) {
-        BOX_AUTO(h2_pair_done)
-        h2_pair p = h2_pair_new();
+        BOX_AUTO(h2_pair_done) h2_pair p = h2_pair_new();
         p.server->on_half_close = finish_with_code;
         p.server->arg = &code;
         seen *call = h2_peer_call(p.client, "/box.Test/Unary", NULL, 0);
@@ -164,8 +155,7 @@ static void every_code_survives(void **state)
 
 static void huge_trailers(seen *call)
 {
-    BOX_AUTO(box_metadata_done)
-    box_metadata trailers = {0};
+    BOX_AUTO(box_metadata_done) box_metadata trailers = {0};
     box_error err;
     char value[8000];
     memset(value, 'v', sizeof value - 1);
@@ -180,8 +170,7 @@ static void huge_trailers(seen *call)
 static void a_status_is_never_lost_to_large_trailers(void **state)
 {
     (void)state;
-    BOX_AUTO(h2_pair_done)
-    h2_pair p = h2_pair_new();
+    BOX_AUTO(h2_pair_done) h2_pair p = h2_pair_new();
     p.server->on_half_close = huge_trailers;
     seen *call = h2_peer_call(p.client, "/box.Test/Unary", NULL, 0);
     box_h2_half_close(call->s);
@@ -192,11 +181,9 @@ static void a_status_is_never_lost_to_large_trailers(void **state)
 static void metadata_larger_than_the_peer_takes_fails_locally(void **state)
 {
     (void)state;
-    BOX_AUTO(h2_pair_done)
-    h2_pair p = h2_pair_new();
+    BOX_AUTO(h2_pair_done) h2_pair p = h2_pair_new();
     h2_run(p.client, p.server, WHOLE);
-    BOX_AUTO(box_metadata_done)
-    box_metadata md = {0};
+    BOX_AUTO(box_metadata_done) box_metadata md = {0};
     box_error err;
     char value[9000];
     memset(value, 'v', sizeof value - 1);

@@ -27,8 +27,7 @@ static ProtobufCMessage *parse(const ProtobufCMessageDescriptor *type, const cha
 /* json is read, and written again as `expected`. */
 static void gives(const ProtobufCMessageDescriptor *type, const char *json, const char *expected)
 {
-    BOX_AUTO(box_buf_done)
-    box_buf out = {0};
+    BOX_AUTO(box_buf_done) box_buf out = {0};
     box_error err = {0};
     const char *text;
     ProtobufCMessage *m = parse(type, json);
@@ -120,8 +119,7 @@ static void a_oneof_has_one_member(void **state)
 static void defaults_are_written_when_asked_for(void **state)
 {
     (void)state;
-    BOX_AUTO(box_buf_done)
-    box_buf out = {0};
+    BOX_AUTO(box_buf_done) box_buf out = {0};
     box_error err = {0};
     const char *text;
     ProtobufCMessage *outer = parse(TYPE(outer), "{\"maps\":{},\"inner\":{}}");
@@ -135,8 +133,7 @@ static void defaults_are_written_when_asked_for(void **state)
 static void pretty_means_lines_and_two_spaces(void **state)
 {
     (void)state;
-    BOX_AUTO(box_buf_done)
-    box_buf out = {0};
+    BOX_AUTO(box_buf_done) box_buf out = {0};
     box_error err = {0};
     const char *text;
     ProtobufCMessage *m = parse(TYPE(outer), "{\"maps\":{\"labels\":{\"a\":\"b\"}},\"lists\":{},"
@@ -256,8 +253,7 @@ static void text_is_escaped_where_json_wants_it(void **state)
 static void text_that_is_not_utf8_is_not_written(void **state)
 {
     (void)state;
-    BOX_AUTO(box_buf_done)
-    box_buf out = {0};
+    BOX_AUTO(box_buf_done) box_buf out = {0};
     box_error err = {0};
     Box__Golden__Outer outer;
     box__golden__outer__init(&outer);
@@ -294,8 +290,7 @@ static void a_map_value_that_is_absent_is_an_empty_one_in_its_own_form(void **st
     (void)state;
     static const uint8_t bytes[] = {0x12, 0, 0x2a, 0};
     ProtobufCMessage *m = protobuf_c_message_unpack(TYPE(maps), NULL, sizeof bytes, bytes);
-    BOX_AUTO(box_buf_done)
-    box_buf out = {0};
+    BOX_AUTO(box_buf_done) box_buf out = {0};
     box_error err;
     const char *text;
     assert_int_equal(box_json_from_message(m, 0, &out, &err), 0);
@@ -322,8 +317,7 @@ static void maps_are_objects_with_keys_as_text(void **state)
 static void of_map_entries_with_one_key_the_last_is_written(void **state)
 {
     (void)state;
-    BOX_AUTO(box_buf_done)
-    box_buf out = {0};
+    BOX_AUTO(box_buf_done) box_buf out = {0};
     box_error err = {0};
     const char *text;
     Box__Golden__Maps maps;
@@ -420,8 +414,7 @@ static void durations_are_seconds_with_an_s(void **state)
 
 static void not_written(const ProtobufCMessage *m, const char *what)
 {
-    BOX_AUTO(box_buf_done)
-    box_buf out = {0};
+    BOX_AUTO(box_buf_done) box_buf out = {0};
     box_error err = {0};
     assert_int_equal(box_json_from_message(m, 0, &out, &err), -1);
     assert_int_equal(err.reason, BOX_VALIDATION);
@@ -544,12 +537,9 @@ static char *nested_json(size_t messages)
 static void messages_nest_to_the_limit_and_no_deeper(void **state)
 {
     (void)state;
-    BOX_AUTO(box_freep)
-    char *most = nested_json(BOX_MAX_MESSAGE_DEPTH);
-    BOX_AUTO(box_freep)
-    char *more = nested_json(BOX_MAX_MESSAGE_DEPTH + 1);
-    BOX_AUTO(box_freep)
-    char *far_more = nested_json(100000);
+    BOX_AUTO(box_freep) char *most = nested_json(BOX_MAX_MESSAGE_DEPTH);
+    BOX_AUTO(box_freep) char *more = nested_json(BOX_MAX_MESSAGE_DEPTH + 1);
+    BOX_AUTO(box_freep) char *far_more = nested_json(100000);
     stays(TYPE(nest), most);
     refused(TYPE(nest), more, "nested too deep");
     refused(TYPE(nest), far_more, "depth");

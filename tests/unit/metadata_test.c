@@ -10,8 +10,7 @@
 static void an_application_may_set_ordinary_keys(void **state)
 {
     (void)state;
-    BOX_AUTO(box_metadata_done)
-    box_metadata md = {0};
+    BOX_AUTO(box_metadata_done) box_metadata md = {0};
     box_error err;
     const char *const keys[] = {"authorization", "x-a", "x_a.b-9", "a", "grpcx", "0"};
     for (size_t i = 0; i < BOX_COUNT(keys); i++)
@@ -24,8 +23,7 @@ static void an_application_may_set_ordinary_keys(void **state)
 static void bad_and_reserved_keys_are_refused(void **state)
 {
     (void)state;
-    BOX_AUTO(box_metadata_done)
-    box_metadata md = {0};
+    BOX_AUTO(box_metadata_done) box_metadata md = {0};
     box_error err;
     const char *const keys[] = {
         "",
@@ -53,8 +51,7 @@ static void bad_and_reserved_keys_are_refused(void **state)
 static void values_are_printable_unless_the_key_says_binary(void **state)
 {
     (void)state;
-    BOX_AUTO(box_metadata_done)
-    box_metadata md = {0};
+    BOX_AUTO(box_metadata_done) box_metadata md = {0};
     box_error err;
     const char *const values[] = {"a\nb", "a\rb", "\t", "\xc3\xbc", "\x7f", "\x01"};
     for (size_t i = 0; i < BOX_COUNT(values); i++) {
@@ -69,10 +66,8 @@ static void values_are_printable_unless_the_key_says_binary(void **state)
 static void order_and_duplicates_are_kept(void **state)
 {
     (void)state;
-    BOX_AUTO(box_metadata_done)
-    box_metadata md = {0};
-    BOX_AUTO(box_metadata_done)
-    box_metadata copy = {0};
+    BOX_AUTO(box_metadata_done) box_metadata md = {0};
+    BOX_AUTO(box_metadata_done) box_metadata copy = {0};
     box_error err;
     for (int i = 0; i < 100; i++) {
         char value[8];
@@ -90,8 +85,7 @@ static void order_and_duplicates_are_kept(void **state)
 static void there_is_a_limit(void **state)
 {
     (void)state;
-    BOX_AUTO(box_metadata_done)
-    box_metadata md = {0};
+    BOX_AUTO(box_metadata_done) box_metadata md = {0};
     box_error err;
     for (int i = 0; i < BOX_MAX_METADATA_ENTRIES; i++)
         assert_int_equal(box_metadata_add_text(&md, "k", "v", &err), 0);
@@ -99,8 +93,7 @@ static void there_is_a_limit(void **state)
     assert_int_equal(err.reason, BOX_MEMORY_BUDGET);
     static char large[BOX_MAX_HEADER_LIST_BYTES + 2];
     memset(large, 'v', sizeof large - 1);
-    BOX_AUTO(box_metadata_done)
-    box_metadata other = {0};
+    BOX_AUTO(box_metadata_done) box_metadata other = {0};
     assert_int_equal(box_metadata_add_text(&other, "k", large, &err), -1);
     assert_int_equal(err.reason, BOX_MEMORY_BUDGET);
 }
@@ -118,10 +111,8 @@ static int receive(box_metadata *md, const char *key, const char *value)
 static void odd_fields_are_dropped_when_received(void **state)
 {
     (void)state;
-    BOX_AUTO(box_metadata_done)
-    box_metadata md = {0};
-    BOX_AUTO(box_metadata_done)
-    box_metadata echo = {0};
+    BOX_AUTO(box_metadata_done) box_metadata md = {0};
+    BOX_AUTO(box_metadata_done) box_metadata echo = {0};
     const char *const dropped[][2] = {
         {"x-high", "\xff"},     {"x-tab", "a\tb"},   {"x!y", "v"},        {"te", "trailers"},
         {"grpc-timeout", "1S"}, {"user-agent", "x"}, {":scheme", "http"}, {"grpc-x-bin", "!!"},
@@ -159,8 +150,7 @@ static void binary_values_are_split_and_decoded(void **state)
         {"AAECAw==", 1, "\0\1\2\3", 4},
     };
     for (size_t i = 0; i < BOX_COUNT(rows); i++) {
-        BOX_AUTO(box_metadata_done)
-        box_metadata md = {0};
+        BOX_AUTO(box_metadata_done) box_metadata md = {0};
         assert_int_equal(receive(&md, "x-bin", rows[i].text), 0);
         assert_int_equal(md.count, rows[i].count);
         const box_metadata_entry *e = &md.entries[md.count - 1];
@@ -169,8 +159,7 @@ static void binary_values_are_split_and_decoded(void **state)
     }
     const char *const bad[] = {"A", "A===", "!!", "AQ,A", "AQ=,AQ", "A Q"};
     for (size_t i = 0; i < BOX_COUNT(bad); i++) {
-        BOX_AUTO(box_metadata_done)
-        box_metadata md = {0};
+        BOX_AUTO(box_metadata_done) box_metadata md = {0};
         assert_int_equal(receive(&md, "x-bin", bad[i]), -1);
     }
 }

@@ -106,8 +106,7 @@ static void host_paths_need_a_root_and_never_the_system(void **state)
 
 static void put(int dir, const char *name, mode_t mode)
 {
-    BOX_AUTO(box_closep)
-    int fd = openat(dir, name, O_CREAT | O_WRONLY | O_CLOEXEC, mode);
+    BOX_AUTO(box_closep) int fd = openat(dir, name, O_CREAT | O_WRONLY | O_CLOEXEC, mode);
     assert_true(fd >= 0);
     assert_int_equal(fchmod(fd, mode), 0);
     assert_int_equal(write(fd, "x\n", 2), 2);
@@ -126,10 +125,8 @@ static void etc_holds_no_secret_of_the_host(void **state)
     char to_path[] = "/tmp/box-etc-XXXXXX";
     assert_non_null(mkdtemp(from_path));
     assert_non_null(mkdtemp(to_path));
-    BOX_AUTO(box_closep)
-    int from = open(from_path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    BOX_AUTO(box_closep)
-    int to = open(to_path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    BOX_AUTO(box_closep) int from = open(from_path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    BOX_AUTO(box_closep) int to = open(to_path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     put(from, "shadow", 0644);
     put(from, "passwd", 0644);
     put(from, "services", 0644);
@@ -160,8 +157,7 @@ static void a_process_is_known_by_pid_and_start_time(void **state)
     (void)state;
     uint64_t started;
     box_error err;
-    BOX_AUTO(box_closep)
-    int pidfd = -1;
+    BOX_AUTO(box_closep) int pidfd = -1;
     assert_int_equal(box_proc_start_time(getpid(), &started, &err), 0);
     assert_int_equal(box_proc_open(getpid(), started, &pidfd, &err), 0);
     assert_true(pidfd >= 0);

@@ -7,8 +7,7 @@
 
 static box_error round_trip(const box_error *src)
 {
-    BOX_AUTO(box_buf_done)
-    box_buf bytes = {0};
+    BOX_AUTO(box_buf_done) box_buf bytes = {0};
     box_error err, out;
     memset(&out, 0xee, sizeof out);
     assert_int_equal(box_status_encode(src, &bytes, &err), 0);
@@ -128,8 +127,7 @@ static void a_status_without_details_gets_its_reason_from_the_code(void **state)
 static void the_trailer_wins_over_the_details(void **state)
 {
     (void)state;
-    BOX_AUTO(box_buf_done)
-    box_buf bytes = {0};
+    BOX_AUTO(box_buf_done) box_buf bytes = {0};
     box_error err, out;
     (void)box_fail(&err, BOX_SESSION_NOT_FOUND, "no session");
     assert_int_equal(box_status_encode(&err, &bytes, &err), 0);
@@ -141,8 +139,7 @@ static void the_trailer_wins_over_the_details(void **state)
 static void broken_details_say_nothing(void **state)
 {
     (void)state;
-    BOX_AUTO(box_buf_done)
-    box_buf bytes = {0};
+    BOX_AUTO(box_buf_done) box_buf bytes = {0};
     box_error err = {0}, out;
     (void)box_violation(&err, "argv", "is empty");
     err.retry_ms = 5;

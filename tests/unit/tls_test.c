@@ -88,19 +88,13 @@ static int set_up(void **state)
 {
     files *f = box_alloc(sizeof *f);
     temp_dir_new(&f->dir);
-    BOX_AUTO(identity_done)
-    identity ca = make("Box test CA", NULL, NULL, 10 * DAY);
-    BOX_AUTO(identity_done)
-    identity other = make("Another CA", NULL, NULL, 10 * DAY);
+    BOX_AUTO(identity_done) identity ca = make("Box test CA", NULL, NULL, 10 * DAY);
+    BOX_AUTO(identity_done) identity other = make("Another CA", NULL, NULL, 10 * DAY);
     static const char names[] = "DNS:box.test,DNS:*.wild.test,IP:127.0.0.1,IP:::1";
-    BOX_AUTO(identity_done)
-    identity server = make("only.common.name", &ca, names, 10 * DAY);
-    BOX_AUTO(identity_done)
-    identity expired = make("box.test", &ca, names, -DAY);
-    BOX_AUTO(identity_done)
-    identity client = make("alice", &ca, NULL, 10 * DAY);
-    BOX_AUTO(identity_done)
-    identity stranger = make(NULL, &other, "URI:spiffe://x/y", 10 * DAY);
+    BOX_AUTO(identity_done) identity server = make("only.common.name", &ca, names, 10 * DAY);
+    BOX_AUTO(identity_done) identity expired = make("box.test", &ca, names, -DAY);
+    BOX_AUTO(identity_done) identity client = make("alice", &ca, NULL, 10 * DAY);
+    BOX_AUTO(identity_done) identity stranger = make(NULL, &other, "URI:spiffe://x/y", 10 * DAY);
     write_pem(f, "ca.pem", f->ca, &ca, false);
     write_pem(f, "other.pem", f->other_ca, &other, false);
     write_pem(f, "server.pem", f->server_cert, &server, false);
@@ -187,8 +181,7 @@ static size_t move(side *from, side *to, size_t chunk)
         size_t n = pending.len < chunk ? pending.len : chunk;
         if (n == 0)
             return moved;
-        BOX_AUTO(box_freep)
-        uint8_t *piece = box_alloc(n);
+        BOX_AUTO(box_freep) uint8_t *piece = box_alloc(n);
         memcpy(piece, pending.data, n);
         box_tls_consume(from->tls, n);
         moved += n;
@@ -238,8 +231,7 @@ static void data_passes_however_it_is_cut(void **state)
     options o = defaults(*state);
     const size_t chunks[] = {1, 2, 5, 100, WHOLE};
     for (size_t i = 0; i < BOX_COUNT(chunks); i++) {
-        BOX_AUTO(wire_done)
-        wire l = wire_new(&o);
+        BOX_AUTO(wire_done) wire l = wire_new(&o);
         run(&l, chunks[i]);
         assert_true(box_tls_is_ready(l.client.tls));
         assert_true(box_tls_is_ready(l.server.tls));
@@ -249,8 +241,7 @@ static void data_passes_however_it_is_cut(void **state)
         run(&l, chunks[i]);
         assert_got(&l.server, "hello server");
         enum { SIZE = 300000 };
-        BOX_AUTO(box_freep)
-        uint8_t *large = box_alloc(SIZE);
+        BOX_AUTO(box_freep) uint8_t *large = box_alloc(SIZE);
         memset(large, 'x', SIZE);
         box_error err;
         assert_int_equal(box_tls_write(l.server.tls, large, SIZE, &err), 0);
@@ -279,8 +270,7 @@ static void names_and_addresses_are_verified(void **state)
     for (size_t i = 0; i < BOX_COUNT(rows); i++) {
         options o = defaults(*state);
         o.name = rows[i].name;
-        BOX_AUTO(wire_done)
-        wire l = wire_new(&o);
+        BOX_AUTO(wire_done) wire l = wire_new(&o);
         if (rows[i].ok) {
             assert_works(&l);
             continue;
@@ -300,8 +290,7 @@ static void a_wrong_ca_is_said_plainly(void **state)
     const files *f = *state;
     options o = defaults(f);
     o.ca = f->other_ca;
-    BOX_AUTO(wire_done)
-    wire l = wire_new(&o);
+    BOX_AUTO(wire_done) wire l = wire_new(&o);
     run(&l, WHOLE);
     assert_int_equal(l.client.err.reason, BOX_RUNTIME_UNAVAILABLE);
     assert_string_equal(l.client.err.msg, "certificate verify failed: unable to get local issuer "
@@ -314,8 +303,7 @@ static void an_expired_certificate_is_refused(void **state)
     options o = defaults(f);
     o.cert = f->expired_cert;
     o.key = f->expired_key;
-    BOX_AUTO(wire_done)
-    wire l = wire_new(&o);
+    BOX_AUTO(wire_done) wire l = wire_new(&o);
     run(&l, WHOLE);
     assert_true(l.client.failed);
     assert_non_null(strstr(l.client.err.msg, "certificate has expired"));
@@ -328,16 +316,14 @@ static void client_certificates_are_verified_and_named(void **state)
     o.client_ca = f->ca;
     o.client_cert = f->client_cert;
     o.client_key = f->client_key;
-    BOX_AUTO(wire_done)
-    wire l = wire_new(&o);
+    BOX_AUTO(wire_done) wire l = wire_new(&o);
     assert_works(&l);
     assert_string_equal(box_tls_peer_name(l.server.tls), "alice");
 
     o.client_ca = f->other_ca;
     o.client_cert = f->stranger_cert;
     o.client_key = f->stranger_key;
-    BOX_AUTO(wire_done)
-    wire named = wire_new(&o);
+    BOX_AUTO(wire_done) wire named = wire_new(&o);
     assert_works(&named);
     assert_string_equal(box_tls_peer_name(named.server.tls), "spiffe://x/y");
 }
@@ -352,8 +338,7 @@ static void a_missing_or_strange_client_certificate_is_refused(void **state)
             o.client_cert = f->stranger_cert;
             o.client_key = f->stranger_key;
         }
-        BOX_AUTO(wire_done)
-        wire l = wire_new(&o);
+        BOX_AUTO(wire_done) wire l = wire_new(&o);
         run(&l, WHOLE);
         assert_true(l.server.failed);
         assert_false(box_tls_is_ready(l.server.tls));
@@ -368,8 +353,7 @@ static bool foreign_client(const files *f, const unsigned char *alpn, unsigned a
 {
     options o = defaults(f);
     o.min_version = min_version;
-    BOX_AUTO(wire_done)
-    wire l = wire_new(&o);
+    BOX_AUTO(wire_done) wire l = wire_new(&o);
     SSL_CTX *ctx = SSL_CTX_new(TLS_client_method());
     SSL_CTX_set_security_level(ctx, 0);
     SSL_CTX_set_min_proto_version(ctx, TLS1_VERSION);
@@ -435,8 +419,7 @@ static void a_peer_without_tls_is_refused(void **state)
     options o = defaults(*state);
     static const uint8_t clear[] = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
     for (size_t chunk = 1; chunk < sizeof clear; chunk++) {
-        BOX_AUTO(wire_done)
-        wire l = wire_new(&o);
+        BOX_AUTO(wire_done) wire l = wire_new(&o);
         box_error err;
         bool closed;
         int server = 0, client = 0;
@@ -457,8 +440,7 @@ static void a_peer_without_tls_is_refused(void **state)
 static void writing_needs_a_handshake(void **state)
 {
     options o = defaults(*state);
-    BOX_AUTO(wire_done)
-    wire l = wire_new(&o);
+    BOX_AUTO(wire_done) wire l = wire_new(&o);
     box_error err;
     assert_int_equal(box_tls_write(l.client.tls, (const uint8_t *)"x", 1, &err), -1);
     assert_int_equal(box_tls_write(l.server.tls, (const uint8_t *)"x", 1, &err), -1);

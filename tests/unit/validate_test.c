@@ -130,8 +130,7 @@ static box_buf every_shape(void)
 static void a_message_of_every_shape_is_valid_and_unpacks(void **state)
 {
     (void)state;
-    BOX_AUTO(box_buf_done)
-    box_buf in = every_shape();
+    BOX_AUTO(box_buf_done) box_buf in = every_shape();
     box_arena arena;
     box_error err;
     ProtobufCMessage *message = NULL;
@@ -160,8 +159,7 @@ static void no_bytes_at_all_are_an_empty_message(void **state)
 static void a_message_cut_anywhere_unpacks_or_is_refused(void **state)
 {
     (void)state;
-    BOX_AUTO(box_buf_done)
-    box_buf in = every_shape();
+    BOX_AUTO(box_buf_done) box_buf in = every_shape();
     size_t refused = 0;
     for (size_t len = 0; len < box_buf_len(&in); len++)
         refused += !unpacks_as_promised(TYPE(outer), box_buf_data(&in), len);
@@ -173,8 +171,7 @@ static void a_message_with_any_byte_changed_unpacks_or_is_refused(void **state)
 {
     (void)state;
     static const uint8_t values[] = {0x00, 0x01, 0x7f, 0x80, 0xff, 0x0a, 0x0b, 0xc0};
-    BOX_AUTO(box_buf_done)
-    box_buf in = every_shape();
+    BOX_AUTO(box_buf_done) box_buf in = every_shape();
     size_t refused = 0;
     for (size_t i = 0; i < box_buf_len(&in); i++) {
         uint8_t old = in.data[i];
@@ -367,12 +364,9 @@ static void messages_nest_to_the_limit_and_no_deeper(void **state)
 {
     (void)state;
     box_error err;
-    BOX_AUTO(box_buf_done)
-    box_buf most = nested(BOX_MAX_MESSAGE_DEPTH);
-    BOX_AUTO(box_buf_done)
-    box_buf more = nested(BOX_MAX_MESSAGE_DEPTH + 1);
-    BOX_AUTO(box_buf_done)
-    box_buf far_more = nested(5000);
+    BOX_AUTO(box_buf_done) box_buf most = nested(BOX_MAX_MESSAGE_DEPTH);
+    BOX_AUTO(box_buf_done) box_buf more = nested(BOX_MAX_MESSAGE_DEPTH + 1);
+    BOX_AUTO(box_buf_done) box_buf far_more = nested(5000);
     assert_int_equal(check(TYPE(nest), box_buf_data(&most), box_buf_len(&most), &err), 0);
     assert_int_equal(check(TYPE(nest), box_buf_data(&more), box_buf_len(&more), &err), -1);
     assert_int_equal(err.reason, BOX_VALIDATION);
@@ -416,8 +410,7 @@ static bool fits_a_call(size_t count, const char *text)
         set_text(&strings[i], text);
     lists.strings = strings;
     lists.n_strings = count;
-    BOX_AUTO(box_buf_done)
-    box_buf in = pack(&lists.base);
+    BOX_AUTO(box_buf_done) box_buf in = pack(&lists.base);
     free(strings);
     box_arena arena;
     box_error err;

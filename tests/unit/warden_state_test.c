@@ -81,8 +81,7 @@ static void a_pid_of_an_earlier_boot_is_forgotten(void **state)
     char name[64];
     file_name(&r.uid, name);
     assert_int_equal(box_state_write(f->fd, &r, &err), 0);
-    BOX_AUTO(box_closep)
-    int fd = openat(f->fd, name, O_WRONLY | O_CLOEXEC);
+    BOX_AUTO(box_closep) int fd = openat(f->fd, name, O_WRONLY | O_CLOEXEC);
     assert_int_equal(pwrite(fd, "another", 7, 8), 7); /* the boot id follows magic and version */
     assert_int_equal(box_state_read(f->fd, &r.uid, &back, &err), 0);
     assert_int_equal(back.pid, 0);
@@ -99,8 +98,7 @@ static void a_file_cut_anywhere_is_damaged(void **state)
     char name[64];
     file_name(&r.uid, name);
     assert_int_equal(box_state_write(f->fd, &r, &err), 0);
-    BOX_AUTO(box_closep)
-    int fd = openat(f->fd, name, O_RDWR | O_CLOEXEC);
+    BOX_AUTO(box_closep) int fd = openat(f->fd, name, O_RDWR | O_CLOEXEC);
     assert_int_equal(fstat(fd, &st), 0);
     for (off_t len = st.st_size - 1; len >= 0; len--) {
         assert_int_equal(ftruncate(fd, len), 0);
@@ -141,8 +139,7 @@ static void a_scan_finds_all_and_removes_what_is_broken(void **state)
 static void a_directory_has_one_warden(void **state)
 {
     fixture *f = *state;
-    BOX_AUTO(box_closep)
-    int second = -1;
+    BOX_AUTO(box_closep) int second = -1;
     box_error err;
     assert_int_equal(box_state_dir(f->dir, &second, &err), 0);
     assert_int_equal(box_state_lock(second, 0, &err), -1);
@@ -173,8 +170,7 @@ static void private_wardens_take_over_from_dead_ones_only(void **state)
     assert_int_equal(box_private_open(base, &third, &err), 0);
     box_closep(&third.lock);
     assert_int_equal(access(first.path, F_OK), -1);
-    BOX_AUTO(box_closep)
-    int dir = open(third.path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    BOX_AUTO(box_closep) int dir = open(third.path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     assert_int_equal(box_state_read(dir, &r.uid, &back, &err), 0);
     box_private_remove(&third); /* does nothing while a state file is in it */
     assert_int_equal(box_state_remove(dir, &r.uid, &err), 0);

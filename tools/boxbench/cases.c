@@ -14,8 +14,7 @@ enum { MAX_PROGRAM_BYTES = 4 * 1024 * 1024 };
 
 int bench_program_read(const char *path, bench_program *out, box_error *err)
 {
-    BOX_AUTO(box_closep)
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    BOX_AUTO(box_closep) int fd = open(path, O_RDONLY | O_CLOEXEC);
     box_buf data = {.max_bytes = MAX_PROGRAM_BYTES};
     if (fd < 0)
         return box_fail_errno(err, "open %s", path);

@@ -101,10 +101,8 @@ static int clone_once(int program, box_error *err)
     pid_t pid = (pid_t)syscall(SYS_clone3, &args, sizeof args);
     if (pid == 0)
         sandbox_child(gate[0], program);
-    BOX_AUTO(box_closep)
-    int reader = gate[0];
-    BOX_AUTO(box_closep)
-    int writer = gate[1];
+    BOX_AUTO(box_closep) int reader = gate[0];
+    BOX_AUTO(box_closep) int writer = gate[1];
     if (pid < 0)
         return box_fail_errno(err, "clone3 with seven namespaces");
     int rc = map_ids(pid, err);
@@ -135,8 +133,7 @@ int bench_floor_spawn(const char *program, size_t rounds, bench_case *out, box_e
 
 int bench_floor_clone(const char *program, size_t rounds, bench_case *out, box_error *err)
 {
-    BOX_AUTO(box_closep)
-    int fd = open(program, O_PATH | O_CLOEXEC);
+    BOX_AUTO(box_closep) int fd = open(program, O_PATH | O_CLOEXEC);
     if (fd < 0)
         return box_fail_errno(err, "open the program");
     box_time begin = box_now();

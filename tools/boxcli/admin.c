@@ -160,8 +160,7 @@ static int tenant_create(cli *c, int argc, char **argv)
     admin_args a = {0};
     BOX_AUTO(cli_message_freep)
     Box__V1__Tenant *tenant = tenant_from(&a, "Makes a tenant.", argc, argv);
-    BOX_AUTO(cli_message_freep)
-    Box__V1__CreateTenantResponse *r = NULL;
+    BOX_AUTO(cli_message_freep) Box__V1__CreateTenantResponse *r = NULL;
     Box__V1__CreateTenantRequest request;
     box__v1__create_tenant_request__init(&request);
     request.tenant = tenant;
@@ -177,11 +176,9 @@ static int tenant_update(cli *c, int argc, char **argv)
 {
     box_error err;
     admin_args a = {0};
-    BOX_AUTO(cli_message_freep)
-    Box__V1__Tenant *tenant = tenant_from(
+    BOX_AUTO(cli_message_freep) Box__V1__Tenant *tenant = tenant_from(
         &a, "Changes a tenant's name, labels (all of them) or whether it is disabled.", argc, argv);
-    BOX_AUTO(cli_message_freep)
-    Box__V1__UpdateTenantResponse *r = NULL;
+    BOX_AUTO(cli_message_freep) Box__V1__UpdateTenantResponse *r = NULL;
     Box__V1__UpdateTenantRequest request;
     box__v1__update_tenant_request__init(&request);
     Google__Protobuf__FieldMask mask;
@@ -206,8 +203,7 @@ static int tenant_get(cli *c, int argc, char **argv)
     cli_parse_words(&words, argc, argv);
     Box__V1__GetTenantRequest request;
     box__v1__get_tenant_request__init(&request);
-    BOX_AUTO(cli_message_freep)
-    Box__V1__GetTenantResponse *r = NULL;
+    BOX_AUTO(cli_message_freep) Box__V1__GetTenantResponse *r = NULL;
     request.tenant_id = text(words.word[0]);
     if (cli_connect(c) < 0)
         return CLI_FAILED;
@@ -225,14 +221,12 @@ static int tenant_list(cli *c, int argc, char **argv)
     if (cli_connect(c) < 0)
         return CLI_FAILED;
     box_client_options o = cli_options(c);
-    BOX_AUTO(box_freep)
-    char *page = box_strdup("");
+    BOX_AUTO(box_freep) char *page = box_strdup("");
     cli_heading(c, "TENANT                   STATE     NAME");
     do {
         Box__V1__ListTenantsRequest request;
         box__v1__list_tenants_request__init(&request);
-        BOX_AUTO(cli_message_freep)
-        Box__V1__ListTenantsResponse *r = NULL;
+        BOX_AUTO(cli_message_freep) Box__V1__ListTenantsResponse *r = NULL;
         request.page_size = LIST_PAGE;
         request.page_token = page;
         if (box_v1_admin_service_list_tenants(c->channel, &o, &request, &r, &err) < 0)
@@ -260,8 +254,7 @@ static int tenant_delete(cli *c, int argc, char **argv)
                argc, argv);
     Box__V1__DeleteTenantRequest request;
     box__v1__delete_tenant_request__init(&request);
-    BOX_AUTO(cli_message_freep)
-    Box__V1__DeleteTenantResponse *r = NULL;
+    BOX_AUTO(cli_message_freep) Box__V1__DeleteTenantResponse *r = NULL;
     request.tenant_id = a.words.word[0];
     request.allow_missing = a.allow_missing;
     if (cli_connect(c) < 0)
@@ -327,8 +320,7 @@ static int token_create(cli *c, int argc, char **argv)
                "Makes a token and prints its secret, which is shown only now.", &a, argc, argv);
     Box__V1__CreateTokenRequest request;
     box__v1__create_token_request__init(&request);
-    BOX_AUTO(cli_message_freep)
-    Box__V1__CreateTokenResponse *r = NULL;
+    BOX_AUTO(cli_message_freep) Box__V1__CreateTokenResponse *r = NULL;
     BOX_AUTO(box_freep)
     Google__Protobuf__Duration *ttl = a.ttl_ns > 0 ? cli_duration_message(a.ttl_ns) : NULL;
     request.tenant_id = text(a.of_tenant);
@@ -363,14 +355,12 @@ static int token_list(cli *c, int argc, char **argv)
     if (cli_connect(c) < 0)
         return CLI_FAILED;
     box_client_options o = cli_options(c);
-    BOX_AUTO(box_freep)
-    char *page = box_strdup("");
+    BOX_AUTO(box_freep) char *page = box_strdup("");
     token_heading(c);
     do {
         Box__V1__ListTokensRequest request;
         box__v1__list_tokens_request__init(&request);
-        BOX_AUTO(cli_message_freep)
-        Box__V1__ListTokensResponse *r = NULL;
+        BOX_AUTO(cli_message_freep) Box__V1__ListTokensResponse *r = NULL;
         request.tenant_id = text(a.of_tenant);
         request.page_size = LIST_PAGE;
         request.page_token = page;
@@ -397,8 +387,7 @@ static int token_revoke(cli *c, int argc, char **argv)
     cli_parse_words(&words, argc, argv);
     Box__V1__RevokeTokenRequest request;
     box__v1__revoke_token_request__init(&request);
-    BOX_AUTO(cli_message_freep)
-    Box__V1__RevokeTokenResponse *r = NULL;
+    BOX_AUTO(cli_message_freep) Box__V1__RevokeTokenResponse *r = NULL;
     request.token_id = words.word[0];
     if (cli_connect(c) < 0)
         return CLI_FAILED;

@@ -24,8 +24,7 @@ void cli_parse(const struct argp *parser, int argc, char **argv, void *input)
 
 static int read_token(const char *path, box_buf *to, const char **token, box_error *err)
 {
-    BOX_AUTO(box_closep)
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    BOX_AUTO(box_closep) int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         return box_fail(err, BOX_UNAUTHENTICATED, "cannot read the token file %s: %s", path,
                         strerror(errno));
@@ -52,8 +51,7 @@ bool cli_is_spawned(const cli *c)
 
 static int connect_channel(cli *c, box_error *err)
 {
-    BOX_AUTO(box_buf_done)
-    box_buf text = {.max_bytes = 128 * 1024};
+    BOX_AUTO(box_buf_done) box_buf text = {.max_bytes = 128 * 1024};
     const char *token = NULL;
     const char *token_file = c->token_file;
     if (c->tenant != NULL && box_metadata_add_text(&c->metadata, "box-tenant", c->tenant, err) < 0)
@@ -97,8 +95,7 @@ box_client_options cli_options(const cli *c)
 int cli_print_json(const cli *c, const ProtobufCMessage *message)
 {
     box_error err;
-    BOX_AUTO(box_buf_done)
-    box_buf text = {.max_bytes = MAX_ANSWER_BYTES * (size_t)2};
+    BOX_AUTO(box_buf_done) box_buf text = {.max_bytes = MAX_ANSWER_BYTES * (size_t)2};
     if (box_json_from_message(message, BOX_JSON_PRETTY, &text, &err) < 0)
         return cli_fail(c, &err);
     (void)fwrite(box_buf_data(&text), 1, box_buf_len(&text), stdout); /* main looks at fflush */

@@ -15,8 +15,7 @@ static int health(cli *c, int argc, char **argv)
     box_error err;
     Box__V1__HealthRequest request;
     box__v1__health_request__init(&request);
-    BOX_AUTO(cli_message_freep)
-    Box__V1__HealthResponse *r = NULL;
+    BOX_AUTO(cli_message_freep) Box__V1__HealthResponse *r = NULL;
     if (no_words(c, argc, argv, "Asks whether the server's backend works; 1 when it does not.") < 0)
         return CLI_FAILED;
     box_client_options o = cli_options(c);
@@ -69,8 +68,7 @@ static int status(cli *c, int argc, char **argv)
     box_error err;
     Box__V1__GetStatusRequest request;
     box__v1__get_status_request__init(&request);
-    BOX_AUTO(cli_message_freep)
-    Box__V1__GetStatusResponse *r = NULL;
+    BOX_AUTO(cli_message_freep) Box__V1__GetStatusResponse *r = NULL;
     if (no_words(c, argc, argv, "Numbers of the server and of your tenant.") < 0)
         return CLI_FAILED;
     box_client_options o = cli_options(c);
@@ -96,8 +94,7 @@ static int backends(cli *c, int argc, char **argv)
     box_error err;
     Box__V1__ListBackendsRequest request;
     box__v1__list_backends_request__init(&request);
-    BOX_AUTO(cli_message_freep)
-    Box__V1__ListBackendsResponse *r = NULL;
+    BOX_AUTO(cli_message_freep) Box__V1__ListBackendsResponse *r = NULL;
     if (no_words(c, argc, argv, "Backends, whether they work, and what each guarantees.") < 0)
         return CLI_FAILED;
     box_client_options o = cli_options(c);
@@ -115,8 +112,7 @@ static int whoami(cli *c, int argc, char **argv)
     box_error err;
     Box__V1__WhoAmIRequest request;
     box__v1__who_am_irequest__init(&request);
-    BOX_AUTO(cli_message_freep)
-    Box__V1__WhoAmIResponse *r = NULL;
+    BOX_AUTO(cli_message_freep) Box__V1__WhoAmIResponse *r = NULL;
     if (no_words(c, argc, argv, "The tenant, token and scopes you act with.") < 0)
         return CLI_FAILED;
     box_client_options o = cli_options(c);
@@ -141,8 +137,7 @@ static int shutdown_server(cli *c, int argc, char **argv)
     box_error err;
     Box__V1__ShutdownRequest request;
     box__v1__shutdown_request__init(&request);
-    BOX_AUTO(cli_message_freep)
-    Box__V1__ShutdownResponse *r = NULL;
+    BOX_AUTO(cli_message_freep) Box__V1__ShutdownResponse *r = NULL;
     if (no_words(c, argc, argv,
                  "Stops the server as SIGTERM does: running calls may finish for 5 s.") < 0)
         return CLI_FAILED;

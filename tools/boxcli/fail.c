@@ -62,10 +62,8 @@ static void print_violation(const box_error *err, const char *field, const char 
     if (strncmp(err->msg, field, len) == 0 && strncmp(err->msg + len, ": ", 2) == 0 &&
         strcmp(err->msg + len + 2, problem) == 0)
         return;
-    BOX_AUTO(box_freep)
-    char *name = box_strdup(field);
-    BOX_AUTO(box_freep)
-    char *text = box_strdup(problem);
+    BOX_AUTO(box_freep) char *name = box_strdup(field);
+    BOX_AUTO(box_freep) char *text = box_strdup(problem);
     fprintf(stderr, "  %s: %s\n", cli_clean(name), cli_clean(text));
 }
 

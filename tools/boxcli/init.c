@@ -92,10 +92,8 @@ static int init(cli *c, int argc, char **argv)
     init_args a = {.config = box_alloc(sizeof *a.config)};
     box__v1__box_config__init(a.config);
     cli_parse(&parser, argc, argv, &a);
-    BOX_AUTO(cli_message_freep)
-    Box__V1__BoxConfig *config = a.config;
-    BOX_AUTO(cli_message_freep)
-    Box__V1__InitializeResponse *r = NULL;
+    BOX_AUTO(cli_message_freep) Box__V1__BoxConfig *config = a.config;
+    BOX_AUTO(cli_message_freep) Box__V1__InitializeResponse *r = NULL;
     Box__V1__InitializeRequest request;
     box__v1__initialize_request__init(&request);
     request.config = config;

@@ -180,10 +180,8 @@ static int read_stdin(box_buf *to, box_error *err)
 static int run_json(cli *c, run_args *a)
 {
     box_error err;
-    BOX_AUTO(box_buf_done)
-    box_buf input = {0};
-    BOX_AUTO(cli_message_freep)
-    Box__V1__ExecResponse *response = NULL;
+    BOX_AUTO(box_buf_done) box_buf input = {0};
+    BOX_AUTO(cli_message_freep) Box__V1__ExecResponse *response = NULL;
     Box__V1__ExecRequest request;
     box__v1__exec_request__init(&request);
     request.session_id = (char *)(uintptr_t)(a->session != NULL ? a->session : "");

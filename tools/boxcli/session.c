@@ -61,10 +61,8 @@ static int create(cli *c, int argc, char **argv)
     cli_parse(&parser, argc, argv, &a);
     Box__V1__CreateSessionRequest request;
     box__v1__create_session_request__init(&request);
-    BOX_AUTO(cli_message_freep)
-    Box__V1__SessionSpec *spec = a.spec.spec;
-    BOX_AUTO(cli_message_freep)
-    Box__V1__CreateSessionResponse *r = NULL;
+    BOX_AUTO(cli_message_freep) Box__V1__SessionSpec *spec = a.spec.spec;
+    BOX_AUTO(cli_message_freep) Box__V1__CreateSessionResponse *r = NULL;
     request.session_id = a.words.count > 0 ? a.words.word[0] : request.session_id;
     request.spec = spec;
     if (a.idempotency_key != NULL)
@@ -90,8 +88,7 @@ static int get(cli *c, int argc, char **argv)
     box_error err;
     Box__V1__GetSessionRequest request;
     box__v1__get_session_request__init(&request);
-    BOX_AUTO(cli_message_freep)
-    Box__V1__GetSessionResponse *r = NULL;
+    BOX_AUTO(cli_message_freep) Box__V1__GetSessionResponse *r = NULL;
     request.session_id = session_word(argc, argv, "Shows one session.");
     if (cli_connect(c) < 0)
         return CLI_FAILED;
@@ -171,13 +168,11 @@ static int list_pages(cli *c, list_args *a)
     if (cli_connect(c) < 0)
         return CLI_FAILED;
     box_client_options o = cli_options(c);
-    BOX_AUTO(box_freep)
-    char *token = box_strdup("");
+    BOX_AUTO(box_freep) char *token = box_strdup("");
     if (!a->ids)
         cli_session_heading(c);
     do {
-        BOX_AUTO(cli_message_freep)
-        Box__V1__ListSessionsResponse *r = NULL;
+        BOX_AUTO(cli_message_freep) Box__V1__ListSessionsResponse *r = NULL;
         a->request.page_size = LIST_PAGE;
         a->request.page_token = token;
         if (box_v1_session_service_list_sessions(c->channel, &o, &a->request, &r, &err) < 0)
@@ -254,10 +249,8 @@ static int update(cli *c, int argc, char **argv)
     box_error err;
     create_args a = {.words = {.doc = "SESSION", .min = 1, .max = 1}};
     cli_parse(&parser, argc, argv, &a);
-    BOX_AUTO(cli_message_freep)
-    Box__V1__SessionSpec *spec = a.spec.spec;
-    BOX_AUTO(cli_message_freep)
-    Box__V1__UpdateSessionResponse *r = NULL;
+    BOX_AUTO(cli_message_freep) Box__V1__SessionSpec *spec = a.spec.spec;
+    BOX_AUTO(cli_message_freep) Box__V1__UpdateSessionResponse *r = NULL;
     Box__V1__UpdateSessionRequest request;
     box__v1__update_session_request__init(&request);
     Google__Protobuf__FieldMask mask;
@@ -299,8 +292,7 @@ static int extend(cli *c, int argc, char **argv)
     }
     Box__V1__ExtendSessionRequest request;
     box__v1__extend_session_request__init(&request);
-    BOX_AUTO(cli_message_freep)
-    Box__V1__ExtendSessionResponse *r = NULL;
+    BOX_AUTO(cli_message_freep) Box__V1__ExtendSessionResponse *r = NULL;
     BOX_AUTO(box_freep)
     Google__Protobuf__Duration *duration = words.count > 1 ? cli_duration_message(ns) : NULL;
     request.session_id = words.word[0];
@@ -318,8 +310,7 @@ static int stop(cli *c, int argc, char **argv)
     box_error err;
     Box__V1__StopSessionRequest request;
     box__v1__stop_session_request__init(&request);
-    BOX_AUTO(cli_message_freep)
-    Box__V1__StopSessionResponse *r = NULL;
+    BOX_AUTO(cli_message_freep) Box__V1__StopSessionResponse *r = NULL;
     request.session_id =
         session_word(argc, argv, "Ends a session's sandbox; a record stays for an hour.");
     if (cli_connect(c) < 0)
@@ -359,8 +350,7 @@ static int delete_session(cli *c, int argc, char **argv)
     cli_parse(&parser, argc, argv, &a);
     Box__V1__DeleteSessionRequest request;
     box__v1__delete_session_request__init(&request);
-    BOX_AUTO(cli_message_freep)
-    Box__V1__DeleteSessionResponse *r = NULL;
+    BOX_AUTO(cli_message_freep) Box__V1__DeleteSessionResponse *r = NULL;
     request.session_id = a.words.word[0];
     request.allow_missing = a.allow_missing;
     if (cli_connect(c) < 0)

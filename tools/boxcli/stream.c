@@ -229,8 +229,7 @@ int cli_stream(cli *c, Box__V1__ExecStart *start)
                                                                   .done = on_done};
     box_error err;
     stream s = {.stdin_open = true};
-    BOX_AUTO(box_closep)
-    int signals = open_signals();
+    BOX_AUTO(box_closep) int signals = open_signals();
     s.signals = signals;
     box_client_options o = {.metadata = &c->metadata};
     if (box_v1_exec_service_exec_stream_start(c->channel, &o, &events, &s, &s.call, &err) < 0)

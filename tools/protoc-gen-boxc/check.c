@@ -15,8 +15,7 @@ static bool is_map_entry(const message_proto *m)
 static bool is_entry_name(const char *type, const char *field)
 {
     static const char suffix[] = "Entry";
-    BOX_AUTO(box_freep)
-    char *camel = names_camel(field);
+    BOX_AUTO(box_freep) char *camel = names_camel(field);
     size_t len = strlen(camel);
     return strncmp(type, camel, len) == 0 && strcmp(type + len, suffix) == 0;
 }
@@ -29,8 +28,7 @@ static bool has_key_and_value(const message_proto *m)
 
 static int check_field(const message_proto *m, const field_proto *f, box_error *err)
 {
-    BOX_AUTO(box_freep)
-    char *json = names_json(f->name);
+    BOX_AUTO(box_freep) char *json = names_json(f->name);
     if (f->json_name != NULL && strcmp(f->json_name, json) != 0)
         return box_fail(err, BOX_VALIDATION, "%s.%s: json_name is not supported", m->name, f->name);
     const char *dot = f->type_name != NULL ? strrchr(f->type_name, '.') : NULL;

@@ -14,8 +14,7 @@ typedef Google__Protobuf__FileDescriptorSet set_proto;
 /* The name protoc-c gives to the type that a oneof, by that name, has: "_foo" -> "FooCase". */
 static char *case_type(const char *oneof)
 {
-    BOX_AUTO(box_freep)
-    char *camel = names_camel(oneof);
+    BOX_AUTO(box_freep) char *camel = names_camel(oneof);
     char *type = box_alloc(strlen(camel) + sizeof("Case"));
     (void)stpcpy(stpcpy(type, camel), "Case");
     return type;
@@ -23,16 +22,14 @@ static char *case_type(const char *oneof)
 
 static bool is_camel_of(const char *name, const char *type)
 {
-    BOX_AUTO(box_freep)
-    char *camel = names_camel(name);
+    BOX_AUTO(box_freep) char *camel = names_camel(name);
     return strcmp(camel, type) == 0;
 }
 
 static bool collides(const message_proto *m, size_t oneof, const char *type)
 {
     for (size_t i = 0; i < m->n_oneof_decl; i++) {
-        BOX_AUTO(box_freep)
-        char *other = case_type(m->oneof_decl[i]->name);
+        BOX_AUTO(box_freep) char *other = case_type(m->oneof_decl[i]->name);
         if (i != oneof && strcmp(other, type) == 0)
             return true;
     }
@@ -57,8 +54,7 @@ static int clear_message(message_proto *m, box_error *err)
         if (!f->has_oneof_index || oneof >= m->n_oneof_decl)
             return box_fail(err, BOX_VALIDATION, "%s.%s: optional without its oneof", m->name,
                             f->name);
-        BOX_AUTO(box_freep)
-        char *type = case_type(m->oneof_decl[oneof]->name);
+        BOX_AUTO(box_freep) char *type = case_type(m->oneof_decl[oneof]->name);
         if (collides(m, oneof, type))
             return box_fail(err, BOX_VALIDATION,
                             "%s.%s: `optional` needs the C type %s, which another name in %s has",
@@ -163,8 +159,7 @@ static int add_varint(box_buf *out, uint64_t value, box_error *err)
 
 static int add_file(box_bytes file, box_buf *out, box_error *err)
 {
-    BOX_AUTO(box_buf_done)
-    box_buf kept = {0};
+    BOX_AUTO(box_buf_done) box_buf kept = {0};
     field_span field;
     while (file.len > 0) {
         if (!next_field(&file, &field))
@@ -192,10 +187,8 @@ static int strip_source_info(box_bytes set, box_buf *out, box_error *err)
 
 int descriptor_set_embed(box_bytes set, const char *symbol, box_buf *out, box_error *err)
 {
-    BOX_AUTO(box_buf_done)
-    box_buf plain = {0};
-    BOX_AUTO(emit_done)
-    emitter e;
+    BOX_AUTO(box_buf_done) box_buf plain = {0};
+    BOX_AUTO(emit_done) emitter e;
     emit_init(&e);
     const emit_var vars[] = {{"symbol", symbol}, {NULL, NULL}};
     if (strip_source_info(set, &plain, err) < 0)

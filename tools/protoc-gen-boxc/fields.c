@@ -95,8 +95,7 @@ static void emit_templates(emitter *e, const field_proto *f, emit_var *vars, emi
 {
     const char *has = has_scalar;
     const char *set = set_scalar;
-    BOX_AUTO(box_freep)
-    char *named = f->type_name != NULL ? names_type(f->type_name) : NULL;
+    BOX_AUTO(box_freep) char *named = f->type_name != NULL ? names_type(f->type_name) : NULL;
     value->value = named != NULL ? named : scalar_type(f);
     if (f->type == GOOGLE__PROTOBUF__FIELD_DESCRIPTOR_PROTO__TYPE__TYPE_STRING) {
         has = has_pointer;
@@ -116,27 +115,18 @@ static void emit_field(emitter *e, const char *message_name, const message_proto
                        const field_proto *f)
 {
     const char *oneof = m->oneof_decl[f->oneof_index]->name;
-    BOX_AUTO(box_freep)
-    char *type = names_type(message_name);
-    BOX_AUTO(box_freep)
-    char *lower = names_lower(message_name);
-    BOX_AUTO(box_freep)
-    char *upper = names_upper(message_name);
-    BOX_AUTO(box_freep)
-    char *member = names_field(f->name);
-    BOX_AUTO(box_freep)
-    char *oneof_lower = names_snake(oneof);
-    BOX_AUTO(box_freep)
-    char *oneof_upper = names_snake_upper(oneof);
-    BOX_AUTO(box_freep)
-    char *field_upper = names_snake_upper(f->name);
+    BOX_AUTO(box_freep) char *type = names_type(message_name);
+    BOX_AUTO(box_freep) char *lower = names_lower(message_name);
+    BOX_AUTO(box_freep) char *upper = names_upper(message_name);
+    BOX_AUTO(box_freep) char *member = names_field(f->name);
+    BOX_AUTO(box_freep) char *oneof_lower = names_snake(oneof);
+    BOX_AUTO(box_freep) char *oneof_upper = names_snake_upper(oneof);
+    BOX_AUTO(box_freep) char *field_upper = names_snake_upper(f->name);
     size_t room = strlen(upper) + strlen(oneof_upper) + strlen(field_upper) + 4;
-    BOX_AUTO(box_freep)
-    char *constant = box_alloc(room);
+    BOX_AUTO(box_freep) char *constant = box_alloc(room);
     (void)snprintf(constant, room, "%s__%s_%s", upper, oneof_upper, field_upper);
     room = strlen(oneof_lower) + sizeof("_case");
-    BOX_AUTO(box_freep)
-    char *case_member = box_alloc(room);
+    BOX_AUTO(box_freep) char *case_member = box_alloc(room);
     (void)snprintf(case_member, room, "%s_case", oneof_lower);
     emit_var vars[] = {{"type", type},        {"lower", lower},       {"member", member},
                        {"case", case_member}, {"constant", constant}, {"value", NULL},
@@ -147,8 +137,7 @@ static void emit_field(emitter *e, const char *message_name, const message_proto
 static void emit_message(emitter *e, const char *scope, const message_proto *m)
 {
     size_t room = strlen(scope) + strlen(m->name) + 2;
-    BOX_AUTO(box_freep)
-    char *full = box_alloc(room);
+    BOX_AUTO(box_freep) char *full = box_alloc(room);
     (void)snprintf(full, room, "%s.%s", scope, m->name);
     for (size_t i = 0; i < m->n_field; i++) {
         if (m->field[i]->proto3_optional)
@@ -165,8 +154,7 @@ static void emit_imports(emitter *e, const Google__Protobuf__FileDescriptorProto
     for (size_t i = 0; i < file->n_dependency; i++) {
         if (strncmp(file->dependency[i], "google/", strlen("google/")) == 0)
             continue;
-        BOX_AUTO(box_freep)
-        char *stem = names_file_stem(file->dependency[i]);
+        BOX_AUTO(box_freep) char *stem = names_file_stem(file->dependency[i]);
         const emit_var vars[] = {{"stem", stem}, {NULL, NULL}};
         emit(e, vars, "#include \"$stem$.fields.h\"\n");
     }
@@ -174,8 +162,7 @@ static void emit_imports(emitter *e, const Google__Protobuf__FileDescriptorProto
 
 void fields_emit_header(emitter *e, const Google__Protobuf__FileDescriptorProto *file)
 {
-    BOX_AUTO(box_freep)
-    char *stem = names_file_stem(file->name);
+    BOX_AUTO(box_freep) char *stem = names_file_stem(file->name);
     const emit_var vars[] = {{"file", file->name}, {"stem", stem}, {NULL, NULL}};
     emit(
         e, vars,

@@ -14,8 +14,7 @@
 
 static int read_file(const char *path, box_buf *out, box_error *err)
 {
-    BOX_AUTO(box_closep)
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    BOX_AUTO(box_closep) int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         return box_fail_errno(err, "open %s", path);
     return box_buf_read_fd(out, fd, err);
@@ -23,8 +22,7 @@ static int read_file(const char *path, box_buf *out, box_error *err)
 
 static int write_file(const char *path, const box_buf *content, box_error *err)
 {
-    BOX_AUTO(box_closep)
-    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    BOX_AUTO(box_closep) int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (fd < 0)
         return box_fail_errno(err, "create %s", path);
     return box_fd_write_all(fd, box_buf_data(content), box_buf_len(content), err);
@@ -37,10 +35,8 @@ static box_bytes bytes_of(const box_buf *b)
 
 static int run_plugin(box_error *err)
 {
-    BOX_AUTO(box_buf_done)
-    box_buf in = {0};
-    BOX_AUTO(box_buf_done)
-    box_buf out = {0};
+    BOX_AUTO(box_buf_done) box_buf in = {0};
+    BOX_AUTO(box_buf_done) box_buf out = {0};
     if (box_buf_read_fd(&in, STDIN_FILENO, err) < 0 || plugin_run(bytes_of(&in), &out, err) < 0)
         return -1;
     return box_fd_write_all(STDOUT_FILENO, box_buf_data(&out), box_buf_len(&out), err);
@@ -48,10 +44,8 @@ static int run_plugin(box_error *err)
 
 static int clear_optional(const char *from, const char *to, box_error *err)
 {
-    BOX_AUTO(box_buf_done)
-    box_buf in = {0};
-    BOX_AUTO(box_buf_done)
-    box_buf out = {0};
+    BOX_AUTO(box_buf_done) box_buf in = {0};
+    BOX_AUTO(box_buf_done) box_buf out = {0};
     if (read_file(from, &in, err) < 0 ||
         descriptor_set_clear_optional(bytes_of(&in), &out, err) < 0)
         return -1;
@@ -60,12 +54,9 @@ static int clear_optional(const char *from, const char *to, box_error *err)
 
 static int embed(char *const *args, box_error *err)
 {
-    BOX_AUTO(box_buf_done)
-    box_buf in = {0};
-    BOX_AUTO(box_buf_done)
-    box_buf source = {0};
-    BOX_AUTO(box_buf_done)
-    box_buf header = {0};
+    BOX_AUTO(box_buf_done) box_buf in = {0};
+    BOX_AUTO(box_buf_done) box_buf source = {0};
+    BOX_AUTO(box_buf_done) box_buf header = {0};
     const char *symbol = args[3];
     if (read_file(args[0], &in, err) < 0 ||
         descriptor_set_embed(bytes_of(&in), symbol, &source, err) < 0 ||

@@ -29,10 +29,8 @@ static const generated outputs[] = {
 
 static void add_output(response_proto *response, const file_proto *file, const generated *output)
 {
-    BOX_AUTO(emit_done)
-    emitter e;
-    BOX_AUTO(box_freep)
-    char *stem = names_file_stem(file->name);
+    BOX_AUTO(emit_done) emitter e;
+    BOX_AUTO(box_freep) char *stem = names_file_stem(file->name);
     emit_init(&e);
     output->write(&e, file);
     if (e.failed) {
@@ -93,13 +91,11 @@ static void request_freep(request_proto **request)
 
 int plugin_run(box_bytes bytes, box_buf *out, box_error *err)
 {
-    BOX_AUTO(request_freep)
-    request_proto *request =
+    BOX_AUTO(request_freep) request_proto *request =
         google__protobuf__compiler__code_generator_request__unpack(NULL, bytes.len, bytes.data);
     if (request == NULL)
         return box_fail(err, BOX_VALIDATION, "standard input is no CodeGeneratorRequest");
-    BOX_AUTO(response_freep)
-    response_proto *response = box_alloc(sizeof(*response));
+    BOX_AUTO(response_freep) response_proto *response = box_alloc(sizeof(*response));
     google__protobuf__compiler__code_generator_response__init(response);
     response->has_supported_features = 1;
     response->supported_features =
