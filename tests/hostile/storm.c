@@ -1,4 +1,5 @@
-/* Runs inside a sandbox: sends a signal to everybody for ten seconds, itself excepted (kill(2), -1). */
+/* Runs inside a sandbox: sends a signal to everybody for ten seconds, itself excepted (kill(2),
+ * -1). */
 #include <signal.h>
 #include <stdlib.h>
 #include <time.h>
