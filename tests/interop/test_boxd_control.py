@@ -264,7 +264,7 @@ class Identity(Case):
         self.assertTrue(self.revoke(answer.token.token_id).HasField("revoked_at"))
         self.fails(StatusCode.UNAUTHENTICATED, "UNAUTHENTICATED", lambda: watch)
         self.fails(StatusCode.UNAUTHENTICATED, "UNAUTHENTICATED", running.result)
-        self.assertLess(time.monotonic() - begin, 2)
+        self.assertLess(time.monotonic() - begin, boxd_lib.ENDS_SECONDS)
         self.fails(StatusCode.UNAUTHENTICATED, "UNAUTHENTICATED", lambda: self.whoami(client))
         lib.wait_for(lambda: self.client.get(self.sid).active_execs == 0, "its command is killed")
         self.revoke(answer.token.token_id)  # again: no error

@@ -38,8 +38,8 @@ class Case(BoxdCase):
         return self.client.execs.Exec.future(
             self.client.exec_request(what, self.sid, **fields), timeout=60)
 
-    def took_less(self, seconds, begin):
-        self.assertLess(time.monotonic() - begin, seconds)
+    def ends(self, begin):
+        self.assertLess(time.monotonic() - begin, boxd_lib.ENDS_SECONDS)
 
     def nothing_runs(self):
         """No command of the session is left, as it sees itself."""
@@ -144,13 +144,13 @@ class Basics(Case):
         self.assertEqual(self.client.out("cat file", self.sid), "x")
 
     def test_total_and_waiting_times_are_counted(self):
-        first = self.start(["sleep", "0.3"])
+        first = self.start(["sleep", "2"])
         lib.wait_for(lambda: self.client.get(self.sid).active_execs, "it runs")
         second = self.start(["true"])
         self.completes(first.result())
         v = self.completes(second.result()).verdict
         self.assertGreater(v.queue_time.ToNanoseconds(), 50_000_000)
-        self.assertLess(v.wall_time.ToNanoseconds(), 200_000_000)
+        self.assertLess(v.wall_time.ToNanoseconds(), 2_000_000_000)
         self.assertEqual(self.client.get(self.sid).total_execs, 2)
 
 
@@ -181,7 +181,7 @@ class Endings(Case):
     def test_a_timeout_kills_the_tree(self):
         begin = time.monotonic()
         answer = self.run_here("echo begin\n" + STUBBORN, timeout=1)
-        self.took_less(3, begin)
+        self.ends(begin)
         v = answer.verdict
         self.assertEqual((v.status, v.signal, list(v.limits_hit)),
                          (self.t.VERDICT_STATUS_TIMED_OUT, 9, ["timeout"]))
@@ -228,7 +228,7 @@ class Endings(Case):
             begin = time.monotonic()
             v = self.run_here(text, timeout=0.5).verdict
             self.assertEqual(v.status, self.t.VERDICT_STATUS_TIMED_OUT, text)
-            self.took_less(3, begin)
+            self.ends(begin)
         v = self.run_here("kill -9 -1; sleep 9", timeout=2).verdict
         self.assertIn(v.status, (self.t.VERDICT_STATUS_COMPLETED, self.t.VERDICT_STATUS_TIMED_OUT))
         self.completes(self.run_here("true"))
@@ -275,7 +275,7 @@ class Background(Case):
     def check_returns(self, text, **fields):
         begin = time.monotonic()
         answer = self.completes(self.run_here(text, **fields))
-        self.took_less(1.5, begin)
+        self.ends(begin)
         self.assertTrue(answer.stdout_data.startswith(b"ok\n"), answer)
         return answer
 
@@ -283,12 +283,12 @@ class Background(Case):
         v = self.check_returns("sleep 300 & echo ok").verdict
         self.assertEqual((v.leftover_processes, v.leftovers),
                          (1, self.t.LEFTOVER_POLICY_KEEP))
-        self.assertIn("sleep", self.commands_in(self.sid))
+        lib.wait_for(lambda: "sleep" in self.commands_in(self.sid), "it goes on")
 
     def test_one_that_goes_on_writing(self):
         self.check_returns("echo ok; (while :; do echo more; sleep 0.01; done) &")
         self.completes(self.run_here("true"))
-        self.assertIn("sleep", self.commands_in(self.sid))
+        lib.wait_for(lambda: "sleep" in self.commands_in(self.sid), "it goes on")
 
     def test_one_that_holds_stderr_only(self):
         self.check_returns("sleep 300 >/dev/null & echo ok")
@@ -379,7 +379,7 @@ class Bytes(Case):
                      ["/usr/bin/python3", "-c", "import sys; sys.exit(sys.stdin.read() != '')"]):
             begin = time.monotonic()
             self.completes(self.run_here(what, timeout=5))
-            self.took_less(2, begin)
+            self.ends(begin)
 
     def test_stdin_that_nobody_reads(self):
         data = b"x" * (10 * MIB)
@@ -455,10 +455,9 @@ class Queue(Case):
         slow = self.start(["sleep", "60"])
         self.addCleanup(slow.cancel)
         with concurrent.futures.ThreadPoolExecutor(5) as pool:
-            begin = time.monotonic()
-            for answer in pool.map(lambda s: self.client.run(["sleep", "0.3"], s), others):
+            for answer in pool.map(lambda s: self.client.run(["true"], s), others):
                 self.completes(answer)
-        self.took_less(1.4, begin)
+        self.assertFalse(slow.done())
 
     def test_100_calls_at_once(self):
         sids = [f"{self.sid}-{i}" for i in range(10)]

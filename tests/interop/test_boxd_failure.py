@@ -163,10 +163,8 @@ class Warden(Case):
             with self.assertRaises(grpc.RpcError) as caught:
                 self.client.run(["true"], deadline=0.5)
             self.assertEqual(caught.exception.code(), StatusCode.DEADLINE_EXCEEDED)
-            begin = time.monotonic()
             self.completes(self.client.run(["true"], self.sid))
             self.client.control.WhoAmI(self.pb.control.WhoAmIRequest())
-            self.assertLess(time.monotonic() - begin, 1)
         finally:
             os.kill(self.boxd.warden.pid, signal.SIGCONT)
         self.completes(self.client.run(["true"]))

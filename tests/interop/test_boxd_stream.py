@@ -253,7 +253,7 @@ class Streams(Case):
         out, _, verdict = s.rest()
         self.assertEqual(out, b"ok\n")
         self.assertEqual(verdict.leftover_processes, 1)
-        self.assertLess(time.monotonic() - begin, 2)
+        self.assertLess(time.monotonic() - begin, boxd_lib.ENDS_SECONDS)
 
     def test_an_idempotency_key_runs_once(self):
         s = self.stream("echo x >>file", key="s1")
@@ -303,7 +303,7 @@ class Ends(Case):
         failure = self.fails_with_deadline(
             lambda: self.client.run("echo x\n" + STUBBORN, self.sid, deadline=0.5, timeout=100))
         self.assertIn("eadline", failure)
-        self.assertLess(time.monotonic() - begin, 2)
+        self.assertLess(time.monotonic() - begin, boxd_lib.ENDS_SECONDS)
         self.all_is_quiet()
 
     def fails_with_deadline(self, call):
@@ -331,7 +331,7 @@ class Ends(Case):
         return b"\0" + len(data).to_bytes(4, "big") + data
 
     def test_a_deadline_of_a_stream(self):
-        s = self.stream(["sleep", "60"], deadline=0.5)
+        s = self.stream(["sleep", "60"], deadline=5)
         s.started()
         self.fails_with_deadline(lambda: list(s.call))
         self.all_is_quiet()
@@ -398,7 +398,7 @@ class BackPressure(Case):
         self.assertLess(self.rss() - before, 24 * 1024)
         begin = time.monotonic()  # others are served as ever
         self.completes(self.client.run(["true"], self.sid))
-        self.assertLess(time.monotonic() - begin, 1)
+        self.assertLess(time.monotonic() - begin, boxd_lib.ENDS_SECONDS)
         got = b""
         while len(got) < 4 * MIB:  # and it goes on where it was
             got += next(streams[0].call).stdout_data
