@@ -46,8 +46,10 @@ int box_buf_reserve(box_buf *b, size_t len, uint8_t **out, box_error *err)
 {
     size_t max = b->max_bytes != 0 ? b->max_bytes : DEFAULT_MAX;
     size_t used = box_buf_len(b);
-    if (len > max || used > max - len)
-        return box_fail(err, BOX_MEMORY_BUDGET, "a buffer would pass its limit of %zu bytes", max);
+    if (len > max || used > max - len) {
+        (void)box_fail(err, BOX_MEMORY_BUDGET, "a buffer would pass its limit of %zu bytes", max);
+        return -1; /* what box_fail returns too; clang's analyzer does not see that */
+    }
     if (b->capacity - b->end < len && b->start > 0)
         compact(b);
     if (b->capacity - b->end < len) {

@@ -109,8 +109,9 @@ static bool is_foreign(const box_config_schema *schema, const char *path)
     return false;
 }
 
-int box_config_read_env(const box_config_schema *schema, char *const *env, void *base,
-                        box_config_origin *origin, box_error *err)
+/* Applies the environment. */
+static int read_env(const box_config_schema *schema, char *const *env, void *base,
+                    box_config_origin *origin, box_error *err)
 {
     char prefix[32];
     char path[160];
@@ -142,7 +143,7 @@ static int fill(const box_config_schema *schema, const char *name, const char *y
     BOX_AUTO(box_config_origin_done) box_config_origin origin = {.file = name};
     box_config_set_defaults(schema->keys, schema->n_keys, conf);
     if ((yaml != NULL && box_config_read_yaml(schema, yaml, len, conf, &origin, err) < 0) ||
-        box_config_read_env(schema, env, conf, &origin, err) < 0 ||
+        read_env(schema, env, conf, &origin, err) < 0 ||
         (schema->check != NULL && schema->check(conf, &origin, schema->check_arg, err) < 0)) {
         box_config_free_values(schema->keys, schema->n_keys, conf);
         return -1;

@@ -54,6 +54,3 @@ void box_config_origin_done(box_config_origin *o);
 /* Applies YAML text to a struct that holds defaults; origin->file names it. */
 int box_config_read_yaml(const box_config_schema *schema, const char *yaml, size_t len, void *base,
                          box_config_origin *origin, box_error *err) BOX_MUST_USE;
-/* Applies the environment. */
-int box_config_read_env(const box_config_schema *schema, char *const *env, void *base,
-                        box_config_origin *origin, box_error *err) BOX_MUST_USE;

@@ -27,7 +27,8 @@ static void drain(connection *c)
     connection_want_flush(c);
 }
 
-bool connection_is_stranger(const connection *c)
+/* Over TCP, and no call of it came with a token that is good. */
+static bool is_stranger(const connection *c)
 {
     if (c->peer.is_unix || c->rpc == NULL)
         return false;
@@ -37,7 +38,7 @@ bool connection_is_stranger(const connection *c)
 void connection_set_timer(connection *c)
 {
     box_time at = c->blocked ? c->stall_at : BOX_TIME_NEVER;
-    if (connection_is_stranger(c) && c->stranger_until < at)
+    if (is_stranger(c) && c->stranger_until < at)
         at = c->stranger_until;
     box_timer_set(c->timer, at);
 }
@@ -128,7 +129,7 @@ static void waited_enough(connection *c)
     box_time now = box_now();
     if (c->blocked && now >= c->stall_at) {
         close_now(c);
-    } else if (connection_is_stranger(c) && !box_rpc_connection_has_calls(c->rpc)) {
+    } else if (is_stranger(c) && !box_rpc_connection_has_calls(c->rpc)) {
         box_h2_drain(box_rpc_connection_h2(c->rpc));
         box_h2_drain_finish(box_rpc_connection_h2(c->rpc));
         begin_closing(c);
@@ -241,7 +242,7 @@ bool connection_evict_stranger(net_loop *nl)
     /* The oldest comes first: who has only just connected is left the time to say who it is. */
     for (box_list *at = nl->connections.next; at != &nl->connections; at = at->next) {
         connection *c = BOX_CONTAINER(at, connection, link);
-        if (!connection_is_stranger(c))
+        if (!is_stranger(c))
             continue;
         connection_handle(c, EVENT_FORCE);
         return true;

@@ -43,8 +43,6 @@ struct connection {
 void connection_handle(connection *c, connection_event event);
 /* While open: sets the timer to what comes next. */
 void connection_set_timer(connection *c);
-/* Over TCP, and no call of it came with a token that is good. */
-bool connection_is_stranger(const connection *c);
 
 /* connection_io.c */
 void connection_on_ready(void *arg, int events); /* of watch */
