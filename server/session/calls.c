@@ -87,8 +87,8 @@ void box_session_get_usage(box_sessions *all, const char *tenant, const char *id
         return;
     }
     box_warden_target target = {.uid = c->session->uid};
-    box_warden_ask(c->session->warden, BOX_WARDEN_USAGE, &target, -1, box_loop_current(),
-                   usage_came, c);
+    box_warden_ask(c->session->warden, c->session->tenant_name, BOX_WARDEN_USAGE, &target, -1,
+                   box_loop_current(), usage_came, c);
 }
 
 /* --- change ----------------------------------------------------------------------------------- */
@@ -174,8 +174,8 @@ static void ask_limits(update_call *c)
         limits.pids = c->changes.pids;
     if (c->fields & BOX_SPEC_CPU)
         limits.cpu_millis = c->changes.cpu_millis;
-    box_warden_ask(c->session->warden, BOX_WARDEN_LIMITS, &limits, -1, box_loop_current(),
-                   limits_changed, c);
+    box_warden_ask(c->session->warden, c->session->tenant_name, BOX_WARDEN_LIMITS, &limits, -1,
+                   box_loop_current(), limits_changed, c);
 }
 
 void box_session_update(box_sessions *all, const char *tenant, const char *id,

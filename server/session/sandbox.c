@@ -65,7 +65,7 @@ static void destroy(box_session *s)
     box_timer_free(s->timer);
     s->timer = NULL;
     box_warden_target target = {.uid = s->uid};
-    box_warden_ask(s->warden, BOX_WARDEN_DESTROY, &target, -1, s->home, destroyed,
+    box_warden_ask(s->warden, s->tenant_name, BOX_WARDEN_DESTROY, &target, -1, s->home, destroyed,
                    box_session_ref(s));
 }
 
@@ -214,6 +214,6 @@ void box_sandbox_start(void *session)
     box_lock_take(&s->all->lock);
     fill(s, &create);
     box_lock_release(&s->all->lock);
-    box_warden_ask(s->warden, BOX_WARDEN_CREATE, &create, listen_fd, s->home, created,
-                   box_session_ref(s));
+    box_warden_ask(s->warden, s->tenant_name, BOX_WARDEN_CREATE, &create, listen_fd, s->home,
+                   created, box_session_ref(s));
 }

@@ -260,7 +260,7 @@ static void on_ready(void *arg, int events)
                 break;
         }
     }
-    if (w->phase != BOX_WARDEN_DOWN && (events & BOX_WRITABLE))
+    if (w->phase != BOX_WARDEN_DOWN) /* answers may have opened the way for others */
         box_warden_flush(w);
 }
 
@@ -343,6 +343,7 @@ box_warden *box_warden_new(box_loop *loop, const box_backend_config *config,
     w->retry_ms = BOX_WARDEN_RETRY_MS;
     w->next_id = 1;
     w->requests = box_map_new();
+    w->groups = box_map_new();
     box_list_init(&w->waiting);
     box_list_init(&w->front);
     box_lock_init(&w->lock);
@@ -364,6 +365,7 @@ void box_warden_free(box_warden *w)
         box_warden_request_free(r);
     }
     box_map_free(w->requests);
+    box_warden_groups_free(w);
     box_watch_free(w->watch);
     box_timer_free(w->retry);
     box_closep(&w->fd);

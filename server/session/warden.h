@@ -41,6 +41,6 @@ void box_warden_report(box_warden *w, box_backend_report *out);
  * done runs on `reply_to`, exactly once, and owns *reply. Errors besides the warden's own:
  * BACKEND_UNAVAILABLE {backend} when it is not there, goes away or does not answer in time: what
  * became of the request is then unknown. done NULL: nobody cares. */
-void box_warden_ask(box_warden *w, box_warden_type type, const void *body, int fd,
-                    box_loop *reply_to, void (*done)(void *arg, box_warden_reply *reply),
+void box_warden_ask(box_warden *w, const char *tenant, box_warden_type type, const void *body,
+                    int fd, box_loop *reply_to, void (*done)(void *arg, box_warden_reply *reply),
                     void *arg);

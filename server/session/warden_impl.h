@@ -33,12 +33,24 @@ struct box_warden {
     box_map *requests; /* by id: sent or waiting */
     box_list waiting;  /* not sent yet, in order */
     box_list front;    /* KEEP and SWEEP of this connection: before what waits */
+    box_map *groups;   /* of box_warden_group, by tenant */
     uint64_t next_id;
 };
+
+/* The requests of one tenant. Exists while it has any. */
+typedef struct box_warden_group {
+    char *tenant;
+    uint32_t open;    /* in box_warden.waiting or sent */
+    box_list waiting; /* have to wait until those are answered */
+    uint32_t n_waiting;
+} box_warden_group;
 
 typedef struct box_warden_request {
     box_list link;
     box_warden *warden;
+    box_warden_group *group; /* NULL: the warden's own, or not with it yet */
+    bool open;               /* counted in group->open */
+    char *tenant;
     uint64_t id;
     box_warden_type type;
     size_t size;
@@ -57,6 +69,8 @@ typedef struct box_warden_request {
     } body;
 } box_warden_request;
 
+/* warden_request.c: with the warden; its requests are gone. */
+void box_warden_groups_free(box_warden *w);
 /* warden.c: sends what can be sent; waits for room when the warden does not read. Not while it is
  * down. */
 void box_warden_flush(box_warden *w);

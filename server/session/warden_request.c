@@ -57,7 +57,79 @@ void box_warden_request_free(box_warden_request *r)
 {
     box_warden_reply_done(&r->reply);
     box_closep(&r->fd);
+    free(r->tenant);
     free(r);
+}
+
+/* --- groups: one tenant's requests are not all before another's ------------------------------- */
+
+static box_warden_group *group_get(box_warden *w, const char *tenant)
+{
+    box_warden_group *g = box_map_get(w->groups, tenant);
+    if (g != NULL)
+        return g;
+    g = box_alloc(sizeof *g);
+    g->tenant = box_strdup(tenant);
+    box_list_init(&g->waiting);
+    (void)box_map_put(w->groups, tenant, g); /* there was none */
+    return g;
+}
+
+static void group_open(box_warden_group *g, box_warden_request *r)
+{
+    g->open++;
+    r->open = true;
+    box_list_append(&r->warden->waiting, &r->link);
+}
+
+/* False: it has to wait. */
+static bool group_enter(box_warden_request *r)
+{
+    box_warden_group *g = r->group = group_get(r->warden, r->tenant);
+    if (g->open < BOX_WARDEN_OPEN_PER_TENANT) {
+        group_open(g, r);
+        return true;
+    }
+    g->n_waiting++;
+    box_list_append(&g->waiting, &r->link);
+    return false;
+}
+
+/* The request is out of all lists: the next of its tenant may go. */
+static void group_leave(box_warden_request *r)
+{
+    box_warden_group *g = r->group;
+    box_warden *w = r->warden;
+    if (g == NULL)
+        return;
+    r->group = NULL;
+    if (r->open)
+        g->open--;
+    else
+        g->n_waiting--;
+    if (r->open && !box_list_empty(&g->waiting)) {
+        box_list *next = g->waiting.next;
+        box_list_remove(next);
+        g->n_waiting--;
+        group_open(g, BOX_CONTAINER(next, box_warden_request, link));
+    }
+    if (g->open > 0)
+        return;
+    (void)box_map_remove(w->groups, g->tenant); /* it is g; nobody waits where nobody is open */
+    free(g->tenant);
+    free(g);
+}
+
+void box_warden_groups_free(box_warden *w)
+{
+    size_t at = 0;
+    void *value;
+    while (box_map_next(w->groups, &at, &value)) {
+        box_warden_group *g = value;
+        free(g->tenant);
+        free(g);
+    }
+    box_map_free(w->groups);
 }
 
 static void deliver(void *arg)
@@ -74,6 +146,7 @@ void box_warden_request_end(box_warden_request *r)
 {
     (void)box_map_remove_bytes(r->warden->requests, &r->id, sizeof r->id); /* it is r */
     box_list_remove(&r->link);
+    group_leave(r);
     box_timer_free(r->timer);
     r->timer = NULL;
     box_closep(&r->fd);
@@ -94,10 +167,12 @@ static void unavailable(const box_warden *w, box_error *err, const char *what)
 void box_warden_request_timed_out(void *arg)
 {
     box_warden_request *r = arg;
-    unavailable(r->warden, &r->reply.error, "its warden did not answer in time");
-    box_log(BOX_WARN, "warden.timeout", BOX_STR("backend", r->warden->name),
-            BOX_INT("type", r->type));
+    box_warden *w = r->warden;
+    unavailable(w, &r->reply.error, "its warden did not answer in time");
+    box_log(BOX_WARN, "warden.timeout", BOX_STR("backend", w->name), BOX_INT("type", r->type));
     box_warden_request_end(r);
+    if (w->phase != BOX_WARDEN_DOWN)
+        box_warden_flush(w); /* the next of its tenant */
 }
 
 void box_warden_fail_all(box_warden *w, const char *what)
@@ -122,7 +197,9 @@ static void submit(void *arg)
     box_warden *w = r->warden;
     r->id = w->next_id++;
     box_map_put_bytes(w->requests, &r->id, sizeof r->id, r);
-    if (box_map_count(w->requests) > BOX_WARDEN_MAX_REQUESTS) {
+    const box_warden_group *g = box_map_get(w->groups, r->tenant);
+    if (box_map_count(w->requests) > BOX_WARDEN_MAX_REQUESTS ||
+        (g != NULL && g->n_waiting >= BOX_WARDEN_WAITING_PER_TENANT)) {
         unavailable(w, &r->reply.error, "too many requests wait for its warden");
         box_warden_request_end(r);
         return;
@@ -130,7 +207,7 @@ static void submit(void *arg)
     bool rested =
         box_loop_now(w->loop) >= box_time_add(w->last_try, (uint64_t)BOX_WARDEN_RETRY_MS * BOX_MS);
     if (w->phase == BOX_WARDEN_DOWN && !w->ended && rested) {
-        box_list_append(&w->waiting, &r->link);
+        (void)group_enter(r); /* nobody is open while it is down */
         box_warden_connect(w);
         return;
     }
@@ -141,14 +218,16 @@ static void submit(void *arg)
         box_warden_request_end(r);
         return;
     }
-    box_list_append(&w->waiting, &r->link);
-    box_warden_flush(w);
+    if (group_enter(r))
+        box_warden_flush(w);
 }
 
-void box_warden_ask(box_warden *w, box_warden_type type, const void *body, int fd,
-                    box_loop *reply_to, void (*done)(void *arg, box_warden_reply *reply), void *arg)
+void box_warden_ask(box_warden *w, const char *tenant, box_warden_type type, const void *body,
+                    int fd, box_loop *reply_to, void (*done)(void *arg, box_warden_reply *reply),
+                    void *arg)
 {
     box_warden_request *r = box_warden_request_new(w, type, body);
+    r->tenant = box_strdup(tenant);
     r->fd = fd;
     r->reply_to = reply_to;
     r->done = done;

@@ -254,5 +254,35 @@ class Row26(HostileCase):
             self.assertEqual(self.client.out(["echo", "after"], self.sid), "after")
 
 
+class Row42(HostileCase):
+    """One tenant's flood of sandboxes is not all before another's one."""
+
+    SESSIONS = 200
+
+    def test_creates_and_deletes_take_turns(self):
+        admin, pb = self.client.admin, self.pb
+        admin.CreateTenant(pb.admin.CreateTenantRequest(
+            tenant=pb.admin.Tenant(tenant_id="neighbour")))
+        self.addCleanup(admin.DeleteTenant, pb.admin.DeleteTenantRequest(tenant_id="neighbour"))
+        neighbour = self.boxd.client(admin.CreateToken(pb.admin.CreateTokenRequest(
+            tenant_id="neighbour", scopes=["exec.write"])).secret)
+        self.assertEqual(neighbour.out(["echo", "1"]), "1")
+        names = [f"{self.sid}-{i}" for i in range(self.SESSIONS)]
+        sessions, requests = self.client.sessions, pb.session
+        for call, request in ((sessions.CreateSession, requests.CreateSessionRequest),
+                              (sessions.DeleteSession, requests.DeleteSessionRequest)):
+            floods = [call.future(request(session_id=n), timeout=60) for n in names]
+            begin, slowest = time.monotonic(), 0
+            while not all(f.done() for f in floods):
+                start = time.monotonic()
+                self.assertEqual(neighbour.out(["echo", "1"]), "1")
+                slowest = max(slowest, time.monotonic() - start)
+            for f in floods:
+                f.result()
+            # Behind all of them it would take about as long as they do.
+            self.assertLess(slowest, max(1, (time.monotonic() - begin) / 2))
+        neighbour.close()
+
+
 if __name__ == "__main__":
     hostile_lib.main()
