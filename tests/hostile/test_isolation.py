@@ -9,7 +9,7 @@ import grpc
 
 import hostile_lib
 import lib
-from hostile_lib import HostileCase
+from hostile_lib import HostileCase, MIB
 from grpc import StatusCode
 
 
@@ -252,6 +252,51 @@ class Row26(HostileCase):
             self.assertNotEqual((answer.verdict.HasField("exit_code"), answer.verdict.exit_code),
                                 (True, 0))
             self.assertEqual(self.client.out(["echo", "after"], self.sid), "after")
+
+
+class SocketMemory(HostileCase):
+    """bug.socket-memory: what TCP holds is bounded too. On cgroup v1 a sandbox of 672 MiB took 2.5 GiB,
+    all that the machine has for TCP."""
+
+    FILL = r"""
+import os, socket, time
+for p in range(8):
+    if os.fork() == 0:
+        server = socket.create_server(("127.0.0.1", 0), backlog=100)
+        kept = []
+        end = time.monotonic() + 3
+        while len(kept) < 800 and time.monotonic() < end:
+            a = socket.create_connection(server.getsockname())
+            a.setblocking(False)
+            kept += [a, server.accept()[0]]
+            try:
+                while time.monotonic() < end:
+                    a.send(bytes(65536))
+            except OSError:
+                pass
+        time.sleep(max(0, end - time.monotonic()))
+        os._exit(0)
+time.sleep(4)
+"""
+
+    @staticmethod
+    def tcp_bytes():
+        with open("/proc/net/sockstat", encoding="ascii") as f:
+            for line in f:
+                if line.startswith("TCP:"):
+                    return int(line.split()[-1]) * 4096
+        return 0
+
+    def test_tcp_buffers(self):
+        self.client.create(self.sid)
+        before = most = self.tcp_bytes()
+        filling = self.client.execs.Exec.future(self.client.exec_request(
+            ["python3", "-c", self.FILL], self.sid, timeout=10), timeout=60)
+        while not filling.done():
+            most = max(most, self.tcp_bytes())
+            time.sleep(0.05)
+        filling.result()
+        self.assertLess(most - before, 512 * MIB)
 
 
 class Row42(HostileCase):
