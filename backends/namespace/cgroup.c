@@ -132,7 +132,8 @@ static int limit_memory_v1(int dir, int64_t bytes, box_error *err)
 }
 
 /* What TCP and UDP hold counts on v2 only. Without a limit of its own one sandbox took all that the
- * machine has (net.ipv4.tcp_mem), far above its memory limit. Kernels that lost the file count it. */
+ * machine has (net.ipv4.tcp_mem), far above its memory limit. Kernels that lost the file count it.
+ */
 static int limit_sockets_v1(int dir, int64_t bytes, box_error *err)
 {
     enum { PART = 4 /* of the memory limit */ };

@@ -189,8 +189,8 @@
 #define BOX_WARDEN_ASK_SECONDS     10
 /* Requests that wait for one warden. */
 #define BOX_WARDEN_MAX_REQUESTS 4096
-/* Of one tenant: how many it is asked at once, fewer than BOX_WARDEN_MAX_HELPERS, so that others need
- * not wait for all of them; how many more wait in boxd. */
+/* Of one tenant: how many it is asked at once, fewer than BOX_WARDEN_MAX_HELPERS, so that others
+ * need not wait for all of them; how many more wait in boxd. */
 #define BOX_WARDEN_OPEN_PER_TENANT    6
 #define BOX_WARDEN_WAITING_PER_TENANT 1024
 /* Pause before connecting again: doubled from the first to the second. */
