@@ -18,11 +18,6 @@
 #define BOX_PLAIN_BODY_BYTES (64 * 1024)
 /* Calls at once on one connection, SETTINGS_MAX_CONCURRENT_STREAMS. */
 #define BOX_MAX_STREAMS_PER_CONNECTION 1000
-/* Streams a client may reset: at once, and then per second; more and its connection is closed. A
- * gateway that cancels often has thousands of calls on one connection; nghttp2's own 1000 and 33
- * are for browsers. Each costs a call that was admitted (CVE-2023-44487). */
-#define BOX_STREAM_RESET_BURST 10000
-#define BOX_STREAM_RESET_RATE  1000
 /* Flow control: what a peer may send before we read it (grpc-conformance.md, 100). */
 #define BOX_STREAM_WINDOW_BYTES     (1024 * 1024)
 #define BOX_CONNECTION_WINDOW_BYTES (4 * 1024 * 1024)

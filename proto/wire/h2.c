@@ -32,9 +32,6 @@ static void session_new(box_h2 *h)
     nghttp2_option_set_no_closed_streams(option, 1);
     /* Peers pad values with spaces; we strip them (grpc-conformance.md, 27). */
     nghttp2_option_set_no_rfc9113_leading_and_trailing_ws_validation(option, 1);
-    if (h->config.server) /* it counts what clients reset */
-        nghttp2_option_set_stream_reset_rate_limit(option, BOX_STREAM_RESET_BURST,
-                                                   BOX_STREAM_RESET_RATE);
     nghttp2_session_callbacks *cb = h2_callbacks_new();
     rv = h->config.server ? nghttp2_session_server_new2(&h->session, cb, h, option)
                           : nghttp2_session_client_new2(&h->session, cb, h, option);

@@ -3,7 +3,7 @@
 
 #include "wire/h2.h"
 
-enum { H2_MAX_SEEN = 1300, WHOLE = 1 << 20 /* a chunk that cuts nothing */ };
+enum { H2_MAX_SEEN = 512, WHOLE = 1 << 20 /* a chunk that cuts nothing */ };
 
 /* What one stream's owner was told. */
 typedef struct seen {

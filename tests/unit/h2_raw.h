@@ -5,7 +5,7 @@
 
 #include "h2_peer.h"
 
-enum { RAW_MAX_STREAMS = 1300, RAW_HEAD = 4096 };
+enum { RAW_MAX_STREAMS = 700, RAW_HEAD = 4096 };
 
 typedef struct raw_stream {
     char head[RAW_HEAD]; /* "name: value\n" of all blocks; a block ends with "\n" */

@@ -425,23 +425,6 @@ static void any_reset_of_the_client_cancels(void **state)
     }
 }
 
-/* More than nghttp2 allows by itself: a gateway with impatient callers is no attacker. */
-static void a_client_may_cancel_many_calls(void **state)
-{
-    (void)state;
-    enum { CALLS = 1200 };
-    BOX_AUTO(fixture_done)
-    fixture f = fixture_new(NULL);
-    for (uint32_t i = 0; i < CALLS; i++) {
-        const uint8_t payload[4] = {0, 0, 0, NGHTTP2_CANCEL};
-        raw_request(&f.raw, 2 * i + 1, "/a/b");
-        raw_frame(&f.raw, NGHTTP2_RST_STREAM, 0, 2 * i + 1, payload, sizeof payload);
-        exchange(&f);
-    }
-    assert_int_equal(f.raw.n_goaway, 0);
-    assert_alive(&f, 2 * CALLS + 1);
-}
-
 static void goaway_of_the_client_does_not_end_its_calls(void **state)
 {
     (void)state;
@@ -560,7 +543,6 @@ int main(void)
         cmocka_unit_test(trailers_need_no_window),
         cmocka_unit_test(trailers_wait_for_data_that_waits_for_window),
         cmocka_unit_test(any_reset_of_the_client_cancels),
-        cmocka_unit_test(a_client_may_cancel_many_calls),
         cmocka_unit_test(goaway_of_the_client_does_not_end_its_calls),
         cmocka_unit_test(ping_and_settings_are_answered),
         cmocka_unit_test(a_burst_past_the_limit_is_refused_by_stream),
