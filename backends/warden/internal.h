@@ -21,7 +21,7 @@ typedef struct warden_watch {
 typedef struct warden_packet {
     box_list link;
     size_t n_fds;
-    int fds[4];
+    int fds[BOX_ANSWER_MAX_FDS];
     size_t len;
     uint8_t data[BOX_WARDEN_PACKET_BYTES];
 } warden_packet;

@@ -51,7 +51,7 @@ static int save(void *owner, const box_sandbox_record *record, box_error *err)
 }
 
 /* Descriptors in the order of the BOX_ANSWER_FD_ bits. */
-static size_t pack_fds(const box_sandbox_fds *fds, uint32_t *bits, int out[4])
+static size_t pack_fds(const box_sandbox_fds *fds, uint32_t *bits, int out[BOX_ANSWER_MAX_FDS])
 {
     const struct {
         int fd;
@@ -59,7 +59,8 @@ static size_t pack_fds(const box_sandbox_fds *fds, uint32_t *bits, int out[4])
     } rows[] = {{fds->cgroup, BOX_ANSWER_FD_CGROUP},
                 {fds->devpts, BOX_ANSWER_FD_DEVPTS},
                 {fds->pidfd, BOX_ANSWER_FD_PIDFD},
-                {fds->memory, BOX_ANSWER_FD_MEMORY}};
+                {fds->memory, BOX_ANSWER_FD_MEMORY},
+                {fds->pids, BOX_ANSWER_FD_PIDS}};
     size_t n = 0;
     for (size_t i = 0; i < BOX_COUNT(rows); i++) {
         if (rows[i].fd < 0)
@@ -130,10 +131,10 @@ BOX_NORETURN static void helper_main(box_warden *w, const warden_job *job, pid_t
     (void)sigprocmask(SIG_SETMASK, &none, NULL);
     keep_own_fds(w, job);
     warden_result result = {.record = job->sandbox->record};
-    box_sandbox_fds fds = {-1, -1, -1, -1};
+    box_sandbox_fds fds = {-1, -1, -1, -1, -1};
     if (do_job(w, job, &result, &fds, &result.error) == 0)
         result.error = (box_error){0};
-    int packed[4];
+    int packed[BOX_ANSWER_MAX_FDS];
     size_t n = pack_fds(&fds, &result.answer.fds, packed);
     box_error unsent;
     _exit(box_fd_send(w->slots[SLOT_RESULT], &result, sizeof result, packed, n, &unsent) < 0);
@@ -142,7 +143,8 @@ BOX_NORETURN static void helper_main(box_warden *w, const warden_job *job, pid_t
 /* --- in the warden ---------------------------------------------------------------------------- */
 
 /* What it said; or why it did not. */
-static void collect(warden_job *job, warden_result *result, int fds[4], size_t *n_fds)
+static void collect(warden_job *job, warden_result *result, int fds[BOX_ANSWER_MAX_FDS],
+                    size_t *n_fds)
 {
     box_error err;
     siginfo_t si = {0};
@@ -165,7 +167,7 @@ static void helper_ended(box_warden *w, warden_watch *watch, uint32_t events)
     (void)events;
     warden_job *job = BOX_CONTAINER(watch, warden_job, helper);
     warden_result result;
-    int fds[4];
+    int fds[BOX_ANSWER_MAX_FDS];
     size_t n_fds = BOX_COUNT(fds);
     collect(job, &result, fds, &n_fds);
     box_list_remove(&job->link);

@@ -191,7 +191,7 @@ static box_session *session_new(box_sessions *all, const box_acquire *a)
     s->created_at = s->last_used = box_loop_now(s->home);
     s->created_wall_ns = s->last_used_wall_ns = s->updated_wall_ns = all->wall_ns();
     s->memory = (box_share){.budget = all->budget, .free_bytes = BOX_SESSION_FREE_BYTES};
-    s->cgroup_fd = s->memory_fd = -1;
+    s->cgroup_fd = s->memory_fd = s->pids_fd = -1;
     s->next_exec_id = 1;
     box_list_init(&s->want_run);
     box_list_init(&s->want_end);
