@@ -17,7 +17,7 @@
 
 enum { SLOT_REQUEST = 0, SLOT_RESULT = 1 };
 
-warden_job *job_new(job_kind kind, warden_sandbox *s, uint64_t conn, uint64_t id)
+warden_job *box_warden_job_new(job_kind kind, warden_sandbox *s, uint64_t conn, uint64_t id)
 {
     warden_job *job = box_alloc(sizeof *job);
     job->kind = kind;
@@ -28,15 +28,15 @@ warden_job *job_new(job_kind kind, warden_sandbox *s, uint64_t conn, uint64_t id
     return job;
 }
 
-void job_free(box_warden *w, warden_job *job)
+void box_warden_job_free(box_warden *w, warden_job *job)
 {
-    warden_watch_close(w, &job->helper);
+    box_warden_watch_close(w, &job->helper);
     box_closep(&job->listen_fd);
     box_closep(&job->result);
     free(job);
 }
 
-void job_queue(box_warden *w, warden_job *job)
+void box_warden_job_queue(box_warden *w, warden_job *job)
 {
     box_list_append(&w->queue, &job->link);
     w->n_queue += job->conn != 0 ? 1 : 0;
@@ -174,8 +174,8 @@ static void helper_ended(box_warden *w, warden_watch *watch, uint32_t events)
     w->n_running--;
     w->strangers = true;
     job->sandbox->busy = false;
-    sandbox_job_done(w, job, &result, fds, n_fds);
-    job_free(w, job);
+    box_warden_sandbox_job_done(w, job, &result, fds, n_fds);
+    box_warden_job_free(w, job);
 }
 
 static int start(box_warden *w, warden_job *job, box_error *err)
@@ -197,7 +197,7 @@ static int start(box_warden *w, warden_job *job, box_error *err)
     job->deadline = box_time_add(box_now(), BOX_WARDEN_HELPER_SECONDS * BOX_SECOND);
     job->helper.ready = helper_ended;
     int pidfd = pidfd_open(pid, 0);
-    if (pidfd < 0 || warden_watch_add(w, &job->helper, pidfd, EPOLLIN, err) < 0) {
+    if (pidfd < 0 || box_warden_watch_add(w, &job->helper, pidfd, EPOLLIN, err) < 0) {
         (void)kill(pid, SIGKILL); /* ours and not reaped: the pid is still its own */
         (void)waitpid(pid, NULL, 0);
         return box_fail(err, BOX_INTERNAL, "cannot watch a helper");
@@ -227,8 +227,8 @@ static void start_or_fail(box_warden *w, warden_job *job)
         w->n_running++;
         return;
     }
-    sandbox_job_done(w, job, &result, NULL, 0);
-    job_free(w, job);
+    box_warden_sandbox_job_done(w, job, &result, NULL, 0);
+    box_warden_job_free(w, job);
 }
 
 static void kill_late(box_warden *w)
@@ -241,7 +241,7 @@ static void kill_late(box_warden *w)
     }
 }
 
-void jobs_pump(box_warden *w)
+void box_warden_jobs_pump(box_warden *w)
 {
     kill_late(w);
     while (w->n_running < BOX_WARDEN_MAX_HELPERS && !w->stopping) {
@@ -252,7 +252,7 @@ void jobs_pump(box_warden *w)
     }
 }
 
-void jobs_forget(box_warden *w, uint64_t conn)
+void box_warden_jobs_forget(box_warden *w, uint64_t conn)
 {
     for (box_list *at = w->queue.next; at != &w->queue;) {
         warden_job *job = BOX_CONTAINER(at, warden_job, link);
@@ -262,7 +262,7 @@ void jobs_forget(box_warden *w, uint64_t conn)
         box_list_remove(&job->link);
         w->n_queue--;
         if (job->kind == JOB_CREATE)
-            sandbox_end(w, job->sandbox); /* nothing was made: only the table knows it */
-        job_free(w, job);
+            box_warden_sandbox_end(w, job->sandbox); /* nothing was made: only the table knows it */
+        box_warden_job_free(w, job);
     }
 }
