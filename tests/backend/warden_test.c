@@ -145,7 +145,7 @@ static void fifty_are_made_at_once(void **state)
         box_warden_header h;
         box_warden_answer answer;
         int fds[BOX_ANSWER_MAX_FDS];
-        size_t n = 4;
+        size_t n = BOX_COUNT(fds);
         box_error err;
         struct pollfd p = {.fd = b.fd, .events = POLLIN};
         assert_int_equal(poll(&p, 1, PEER_WAIT_MS), 1);
