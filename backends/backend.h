@@ -34,6 +34,7 @@ typedef struct box_sandbox_fds {
     int cgroup; /* -1 when there is none; so for all */
     int devpts;
     int memory;
+    int pids;
 } box_sandbox_fds;
 
 /* Makes a record outlive a crash of the helper and the warden. create calls save once `place` is

@@ -260,12 +260,22 @@ int box_cgroups_command_dir(const box_sandbox_record *r)
     return t != NULL ? box_cgroup_open(t, r, "/box/x") : -1;
 }
 
-int box_cgroups_memory_dir(const box_sandbox_record *r)
+static int controller_dir(const box_sandbox_record *r, uint32_t controller)
 {
     box_cgroup_trees trees;
     box_cgroup_trees_parse(r->place, &trees);
-    const box_cgroup_tree *t = box_cgroup_find(&trees, BOX_CG_MEMORY);
+    const box_cgroup_tree *t = box_cgroup_find(&trees, controller);
     return t != NULL ? box_cgroup_open(t, r, "/box") : -1;
+}
+
+int box_cgroups_memory_dir(const box_sandbox_record *r)
+{
+    return controller_dir(r, BOX_CG_MEMORY);
+}
+
+int box_cgroups_pids_dir(const box_sandbox_record *r)
+{
+    return controller_dir(r, BOX_CG_PIDS);
 }
 
 static void number_or_unknown(int dir, const char *file, const char *key, int64_t *out)

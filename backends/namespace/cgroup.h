@@ -43,9 +43,10 @@ int box_cgroups_procs(const box_sandbox_record *record, int *fds, size_t room, b
     BOX_MUST_USE;
 
 /* Directory S/box/x, or -1 when there is no cgroup2 tree; directory S/box of the memory
- * controller, or -1. */
+ * or pids controller, or -1. */
 int box_cgroups_command_dir(const box_sandbox_record *record);
 int box_cgroups_memory_dir(const box_sandbox_record *record);
+int box_cgroups_pids_dir(const box_sandbox_record *record);
 
 /* Fields that are 0 stay as they are. */
 int box_cgroups_limit(const box_sandbox_record *record, const box_warden_limits *limits,

@@ -200,6 +200,7 @@ static int namespace_adopt(box_backend *b, const box_sandbox_record *record, box
     }
     fds->cgroup = box_cgroups_command_dir(record);
     fds->memory = box_cgroups_memory_dir(record);
+    fds->pids = box_cgroups_pids_dir(record);
     return 0;
 }
 

@@ -41,13 +41,13 @@ static int ask_create(box_warden *w, warden_conn *c, uint64_t id, const void *bo
     warden_sandbox *s;
     if (check_listener(*fd, err) < 0 || too_busy(w, err) < 0 ||
         box_warden_create_check(&request, w->config, w->ops->name, w->guarantees, err) < 0 ||
-        sandbox_add(w, &request.uid, &c->instance, request.flags, &s, err) < 0)
+        box_warden_sandbox_add(w, &request.uid, &c->instance, request.flags, &s, err) < 0)
         return -1;
     s->conn = c->serial;
-    warden_job *job = job_new(JOB_CREATE, s, c->serial, id);
+    warden_job *job = box_warden_job_new(JOB_CREATE, s, c->serial, id);
     job->create = request;
     job->listen_fd = box_take_fd(fd);
-    job_queue(w, job);
+    box_warden_job_queue(w, job);
     return 0;
 }
 
@@ -55,27 +55,27 @@ static int ask_destroy(box_warden *w, warden_conn *c, uint64_t id, const void *b
 {
     box_warden_target target;
     memcpy(&target, body, sizeof target);
-    warden_sandbox *s = sandbox_of(w, &target.uid, &c->instance);
+    warden_sandbox *s = box_warden_sandbox_of(w, &target.uid, &c->instance);
     if (s == NULL) {
         const box_error none = {0};
-        conn_answer_error(w, c->serial, id, &none);
+        box_warden_conn_answer_error(w, c->serial, id, &none);
         return 0;
     }
     if (too_busy(w, err) < 0)
         return -1;
     s->tell_exited = false;
-    sandbox_end_for(w, s, c->serial, id, NULL);
+    box_warden_sandbox_end_for(w, s, c->serial, id, NULL);
     return 0;
 }
 
 static int ask_kind(box_warden *w, warden_conn *c, uint64_t id, job_kind kind, const box_uid *uid,
                     const box_warden_limits *limits, box_error *err)
 {
-    warden_sandbox *s = sandbox_of(w, uid, &c->instance);
+    warden_sandbox *s = box_warden_sandbox_of(w, uid, &c->instance);
     bool gone = s == NULL || s->state == SANDBOX_ENDING;
     if (gone && (kind == JOB_ALIVE || kind == JOB_KEEP)) {
         const box_warden_answer dead = {.alive = BOX_DEAD};
-        conn_answer(w, c->serial, id, &dead, NULL, 0);
+        box_warden_conn_answer(w, c->serial, id, &dead, NULL, 0);
         return 0;
     }
     if (gone)
@@ -84,10 +84,10 @@ static int ask_kind(box_warden *w, warden_conn *c, uint64_t id, job_kind kind, c
         return -1;
     if (kind == JOB_KEEP)
         s->conn = c->serial;
-    warden_job *job = job_new(kind, s, c->serial, id);
+    warden_job *job = box_warden_job_new(kind, s, c->serial, id);
     if (limits != NULL)
         job->limits = *limits;
-    job_queue(w, job);
+    box_warden_job_queue(w, job);
     return 0;
 }
 
@@ -100,8 +100,8 @@ static int ask_limits(box_warden *w, warden_conn *c, uint64_t id, const void *bo
     return ask_kind(w, c, id, JOB_LIMITS, &limits.uid, &limits, err);
 }
 
-int conn_ask(box_warden *w, warden_conn *c, const box_warden_header *h, const void *body, int *fd,
-             box_error *err)
+int box_warden_conn_ask(box_warden *w, warden_conn *c, const box_warden_header *h, const void *body,
+                        int *fd, box_error *err)
 {
     const box_uid *uid = body; /* of a target; bytes have no alignment */
     switch ((box_warden_type)h->type) {
@@ -118,7 +118,7 @@ int conn_ask(box_warden *w, warden_conn *c, const box_warden_header *h, const vo
     case BOX_WARDEN_KEEP:
         return ask_kind(w, c, h->id, JOB_KEEP, uid, NULL, err);
     case BOX_WARDEN_SWEEP:
-        sandboxes_sweep(w, c, h->id);
+        box_warden_sandboxes_sweep(w, c, h->id);
         return 0;
     case BOX_WARDEN_HELLO:
     case BOX_WARDEN_ANSWER:

@@ -18,14 +18,14 @@ enum { READS_AT_ONCE = 16 };
 
 static void conn_ready(box_warden *w, warden_watch *watch, uint32_t events);
 
-int conn_add(box_warden *w, int fd, bool private, box_error *err)
+int box_warden_conn_add(box_warden *w, int fd, bool private, box_error *err)
 {
     warden_conn *c = box_alloc(sizeof *c);
     c->watch = (warden_watch){.fd = -1, .ready = conn_ready};
     c->serial = ++w->next_serial;
     c->private = private;
     box_list_init(&c->unsent);
-    if (warden_watch_add(w, &c->watch, fd, EPOLLIN, err) < 0) {
+    if (box_warden_watch_add(w, &c->watch, fd, EPOLLIN, err) < 0) {
         free(c);
         return -1;
     }
@@ -41,9 +41,9 @@ static void packet_free(warden_packet *p)
     free(p);
 }
 
-void conn_free(box_warden *w, warden_conn *c)
+void box_warden_conn_free(box_warden *w, warden_conn *c)
 {
-    warden_watch_close(w, &c->watch);
+    box_warden_watch_close(w, &c->watch);
     for (box_list *at = c->unsent.next; at != &c->unsent;) {
         warden_packet *p = BOX_CONTAINER(at, warden_packet, link);
         at = at->next;
@@ -54,7 +54,7 @@ void conn_free(box_warden *w, warden_conn *c)
     free(c);
 }
 
-void conns_tidy(box_warden *w)
+void box_warden_conns_tidy(box_warden *w)
 {
     for (box_list *at = w->conns.next; at != &w->conns;) {
         warden_conn *c = BOX_CONTAINER(at, warden_conn, link);
@@ -62,17 +62,17 @@ void conns_tidy(box_warden *w)
         if (!c->broken)
             continue;
         box_log(BOX_INFO, "boxd.gone", BOX_INT("connection", c->serial));
-        jobs_forget(w, c->serial);
+        box_warden_jobs_forget(w, c->serial);
         if (c->private && !w->removing) {
             w->removing = true;
             w->remove_by = box_time_add(box_now(), BOX_WARDEN_REMOVE_SECONDS * BOX_SECOND);
-            sandboxes_end_all(w);
+            box_warden_sandboxes_end_all(w);
         }
-        conn_free(w, c);
+        box_warden_conn_free(w, c);
     }
 }
 
-void conn_accept(box_warden *w, warden_watch *watch, uint32_t events)
+void box_warden_conn_accept(box_warden *w, warden_watch *watch, uint32_t events)
 {
     (void)events;
     BOX_AUTO(box_closep) int fd = accept4(watch->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
@@ -90,7 +90,7 @@ void conn_accept(box_warden *w, warden_watch *watch, uint32_t events)
         box_log(BOX_WARN, "boxd.too_many", BOX_INT("max", BOX_WARDEN_MAX_CONNECTIONS));
         return;
     }
-    if (conn_add(w, fd, false, &err) < 0)
+    if (box_warden_conn_add(w, fd, false, &err) < 0)
         box_log(BOX_WARN, "boxd.refused", BOX_ERR(&err));
     else
         (void)box_take_fd(&fd);
@@ -160,7 +160,7 @@ static void conn_send(box_warden *w, warden_conn *c, box_warden_type type, uint6
     }
     box_list_append(&c->unsent, &kept->link);
     c->n_unsent++;
-    warden_watch_events(w, &c->watch, EPOLLIN | EPOLLOUT);
+    box_warden_watch_events(w, &c->watch, EPOLLIN | EPOLLOUT);
 }
 
 static void conn_flush(box_warden *w, warden_conn *c)
@@ -177,24 +177,25 @@ static void conn_flush(box_warden *w, warden_conn *c)
         c->n_unsent--;
         packet_free(p);
     }
-    warden_watch_events(w, &c->watch, EPOLLIN);
+    box_warden_watch_events(w, &c->watch, EPOLLIN);
 }
 
-void conn_answer(box_warden *w, uint64_t serial, uint64_t id, const box_warden_answer *answer,
-                 const int *fds, size_t n_fds)
+void box_warden_conn_answer(box_warden *w, uint64_t serial, uint64_t id,
+                            const box_warden_answer *answer, const int *fds, size_t n_fds)
 {
     warden_conn *c = conn_by_serial(w, serial);
     if (c != NULL)
         conn_send(w, c, BOX_WARDEN_ANSWER, id, answer, sizeof *answer, fds, n_fds);
 }
 
-void conn_answer_error(box_warden *w, uint64_t serial, uint64_t id, const box_error *error)
+void box_warden_conn_answer_error(box_warden *w, uint64_t serial, uint64_t id,
+                                  const box_error *error)
 {
     const box_warden_answer answer = {.error = *error};
-    conn_answer(w, serial, id, &answer, NULL, 0);
+    box_warden_conn_answer(w, serial, id, &answer, NULL, 0);
 }
 
-void conn_exited(box_warden *w, const box_uid *instance, const box_warden_exited *exited)
+void box_warden_conn_exited(box_warden *w, const box_uid *instance, const box_warden_exited *exited)
 {
     warden_conn *c = conn_by_instance(w, instance);
     if (c != NULL)
@@ -246,8 +247,8 @@ static int handle(box_warden *w, warden_conn *c, const void *packet, size_t len,
     if (!c->greeted || (*fd >= 0 && header.type != BOX_WARDEN_CREATE))
         return box_fail(err, BOX_PROTOCOL, "a request before HELLO, or a descriptor too many");
     box_error refused = {0};
-    if (conn_ask(w, c, &header, body, fd, &refused) < 0)
-        conn_answer_error(w, c->serial, header.id, &refused);
+    if (box_warden_conn_ask(w, c, &header, body, fd, &refused) < 0)
+        box_warden_conn_answer_error(w, c->serial, header.id, &refused);
     return 0;
 }
 

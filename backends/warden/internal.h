@@ -21,7 +21,7 @@ typedef struct warden_watch {
 typedef struct warden_packet {
     box_list link;
     size_t n_fds;
-    int fds[4];
+    int fds[BOX_ANSWER_MAX_FDS];
     size_t len;
     uint8_t data[BOX_WARDEN_PACKET_BYTES];
 } warden_packet;
@@ -143,58 +143,61 @@ struct box_warden {
 };
 
 /* warden.c */
-int warden_watch_add(box_warden *w, warden_watch *watch, int fd, uint32_t events, box_error *err)
-    BOX_MUST_USE;
-void warden_watch_events(box_warden *w, warden_watch *watch, uint32_t events);
+int box_warden_watch_add(box_warden *w, warden_watch *watch, int fd, uint32_t events,
+                         box_error *err) BOX_MUST_USE;
+void box_warden_watch_events(box_warden *w, warden_watch *watch, uint32_t events);
 /* Stops watching and closes. */
-void warden_watch_close(box_warden *w, warden_watch *watch);
+void box_warden_watch_close(box_warden *w, warden_watch *watch);
 
 /* conn.c */
-int conn_add(box_warden *w, int fd, bool private, box_error *err) BOX_MUST_USE;
-void conn_accept(box_warden *w, warden_watch *watch, uint32_t events);
+int box_warden_conn_add(box_warden *w, int fd, bool private, box_error *err) BOX_MUST_USE;
+void box_warden_conn_accept(box_warden *w, warden_watch *watch, uint32_t events);
 /* Closes connections that broke. */
-void conns_tidy(box_warden *w);
-void conn_free(box_warden *w, warden_conn *c);
+void box_warden_conns_tidy(box_warden *w);
+void box_warden_conn_free(box_warden *w, warden_conn *c);
 /* Nothing happens when that connection is gone. The descriptors stay the caller's. */
-void conn_answer(box_warden *w, uint64_t serial, uint64_t id, const box_warden_answer *answer,
-                 const int *fds, size_t n_fds);
-void conn_answer_error(box_warden *w, uint64_t serial, uint64_t id, const box_error *error);
-void conn_exited(box_warden *w, const box_uid *instance, const box_warden_exited *exited);
+void box_warden_conn_answer(box_warden *w, uint64_t serial, uint64_t id,
+                            const box_warden_answer *answer, const int *fds, size_t n_fds);
+void box_warden_conn_answer_error(box_warden *w, uint64_t serial, uint64_t id,
+                                  const box_error *error);
+void box_warden_conn_exited(box_warden *w, const box_uid *instance,
+                            const box_warden_exited *exited);
 
 /* ask.c */
 /* One request with its body; *fd is what came with it (-1 = nothing), -1 when taken. On failure
  * nothing happened and err is the answer. */
-int conn_ask(box_warden *w, warden_conn *c, const box_warden_header *h, const void *body, int *fd,
-             box_error *err) BOX_MUST_USE;
+int box_warden_conn_ask(box_warden *w, warden_conn *c, const box_warden_header *h, const void *body,
+                        int *fd, box_error *err) BOX_MUST_USE;
 
 /* job.c */
-warden_job *job_new(job_kind kind, warden_sandbox *s, uint64_t conn, uint64_t id);
+warden_job *box_warden_job_new(job_kind kind, warden_sandbox *s, uint64_t conn, uint64_t id);
 /* Takes the job. */
-void job_queue(box_warden *w, warden_job *job);
+void box_warden_job_queue(box_warden *w, warden_job *job);
 /* Starts what can start, kills helpers that are late. */
-void jobs_pump(box_warden *w);
+void box_warden_jobs_pump(box_warden *w);
 /* Drops requests of a connection that is gone. What was to be destroyed still is. */
-void jobs_forget(box_warden *w, uint64_t conn);
+void box_warden_jobs_forget(box_warden *w, uint64_t conn);
 /* A job that never started: its descriptor is closed. */
-void job_free(box_warden *w, warden_job *job);
+void box_warden_job_free(box_warden *w, warden_job *job);
 
 /* sandbox.c */
-warden_sandbox *sandbox_find(const box_warden *w, const box_uid *uid);
+warden_sandbox *box_warden_sandbox_find(const box_warden *w, const box_uid *uid);
 /* NULL when the instance has none of that uid: another's is not seen. */
-warden_sandbox *sandbox_of(const box_warden *w, const box_uid *uid, const box_uid *instance);
-int sandbox_add(box_warden *w, const box_uid *uid, const box_uid *instance, uint32_t flags,
-                warden_sandbox **out, box_error *err) BOX_MUST_USE;
-void sandbox_restore(void *warden, const box_sandbox_record *record);
+warden_sandbox *box_warden_sandbox_of(const box_warden *w, const box_uid *uid,
+                                      const box_uid *instance);
+int box_warden_sandbox_add(box_warden *w, const box_uid *uid, const box_uid *instance,
+                           uint32_t flags, warden_sandbox **out, box_error *err) BOX_MUST_USE;
+void box_warden_sandbox_restore(void *warden, const box_sandbox_record *record);
 /* Queues its destroy unless that is under way. */
-void sandbox_end(box_warden *w, warden_sandbox *s);
+void box_warden_sandbox_end(box_warden *w, warden_sandbox *s);
 /* Adds somebody to be told; ends it. */
-void sandbox_end_for(box_warden *w, warden_sandbox *s, uint64_t conn, uint64_t id,
-                     warden_sweep *sweep);
-void sandboxes_sweep(box_warden *w, const warden_conn *c, uint64_t id);
-void sandboxes_end_all(box_warden *w);
-void sandboxes_retry(box_warden *w);
+void box_warden_sandbox_end_for(box_warden *w, warden_sandbox *s, uint64_t conn, uint64_t id,
+                                warden_sweep *sweep);
+void box_warden_sandboxes_sweep(box_warden *w, const warden_conn *c, uint64_t id);
+void box_warden_sandboxes_end_all(box_warden *w);
+void box_warden_sandboxes_retry(box_warden *w);
 /* A helper has ended; `result` is what it said (error.reason says when it said nothing). The
  * descriptors are the callee's. */
-void sandbox_job_done(box_warden *w, warden_job *job, warden_result *result, int *fds,
-                      size_t n_fds);
-void sandbox_free(box_warden *w, warden_sandbox *s);
+void box_warden_sandbox_job_done(box_warden *w, warden_job *job, warden_result *result, int *fds,
+                                 size_t n_fds);
+void box_warden_sandbox_free(box_warden *w, warden_sandbox *s);

@@ -17,7 +17,7 @@
 
 enum { SLOT_REQUEST = 0, SLOT_RESULT = 1 };
 
-warden_job *job_new(job_kind kind, warden_sandbox *s, uint64_t conn, uint64_t id)
+warden_job *box_warden_job_new(job_kind kind, warden_sandbox *s, uint64_t conn, uint64_t id)
 {
     warden_job *job = box_alloc(sizeof *job);
     job->kind = kind;
@@ -28,15 +28,15 @@ warden_job *job_new(job_kind kind, warden_sandbox *s, uint64_t conn, uint64_t id
     return job;
 }
 
-void job_free(box_warden *w, warden_job *job)
+void box_warden_job_free(box_warden *w, warden_job *job)
 {
-    warden_watch_close(w, &job->helper);
+    box_warden_watch_close(w, &job->helper);
     box_closep(&job->listen_fd);
     box_closep(&job->result);
     free(job);
 }
 
-void job_queue(box_warden *w, warden_job *job)
+void box_warden_job_queue(box_warden *w, warden_job *job)
 {
     box_list_append(&w->queue, &job->link);
     w->n_queue += job->conn != 0 ? 1 : 0;
@@ -51,7 +51,7 @@ static int save(void *owner, const box_sandbox_record *record, box_error *err)
 }
 
 /* Descriptors in the order of the BOX_ANSWER_FD_ bits. */
-static size_t pack_fds(const box_sandbox_fds *fds, uint32_t *bits, int out[4])
+static size_t pack_fds(const box_sandbox_fds *fds, uint32_t *bits, int out[BOX_ANSWER_MAX_FDS])
 {
     const struct {
         int fd;
@@ -59,7 +59,8 @@ static size_t pack_fds(const box_sandbox_fds *fds, uint32_t *bits, int out[4])
     } rows[] = {{fds->cgroup, BOX_ANSWER_FD_CGROUP},
                 {fds->devpts, BOX_ANSWER_FD_DEVPTS},
                 {fds->pidfd, BOX_ANSWER_FD_PIDFD},
-                {fds->memory, BOX_ANSWER_FD_MEMORY}};
+                {fds->memory, BOX_ANSWER_FD_MEMORY},
+                {fds->pids, BOX_ANSWER_FD_PIDS}};
     size_t n = 0;
     for (size_t i = 0; i < BOX_COUNT(rows); i++) {
         if (rows[i].fd < 0)
@@ -130,10 +131,10 @@ BOX_NORETURN static void helper_main(box_warden *w, const warden_job *job, pid_t
     (void)sigprocmask(SIG_SETMASK, &none, NULL);
     keep_own_fds(w, job);
     warden_result result = {.record = job->sandbox->record};
-    box_sandbox_fds fds = {-1, -1, -1, -1};
+    box_sandbox_fds fds = {-1, -1, -1, -1, -1};
     if (do_job(w, job, &result, &fds, &result.error) == 0)
         result.error = (box_error){0};
-    int packed[4];
+    int packed[BOX_ANSWER_MAX_FDS];
     size_t n = pack_fds(&fds, &result.answer.fds, packed);
     box_error unsent;
     _exit(box_fd_send(w->slots[SLOT_RESULT], &result, sizeof result, packed, n, &unsent) < 0);
@@ -142,7 +143,8 @@ BOX_NORETURN static void helper_main(box_warden *w, const warden_job *job, pid_t
 /* --- in the warden ---------------------------------------------------------------------------- */
 
 /* What it said; or why it did not. */
-static void collect(warden_job *job, warden_result *result, int fds[4], size_t *n_fds)
+static void collect(warden_job *job, warden_result *result, int fds[BOX_ANSWER_MAX_FDS],
+                    size_t *n_fds)
 {
     box_error err;
     siginfo_t si = {0};
@@ -165,15 +167,15 @@ static void helper_ended(box_warden *w, warden_watch *watch, uint32_t events)
     (void)events;
     warden_job *job = BOX_CONTAINER(watch, warden_job, helper);
     warden_result result;
-    int fds[4];
+    int fds[BOX_ANSWER_MAX_FDS];
     size_t n_fds = BOX_COUNT(fds);
     collect(job, &result, fds, &n_fds);
     box_list_remove(&job->link);
     w->n_running--;
     w->strangers = true;
     job->sandbox->busy = false;
-    sandbox_job_done(w, job, &result, fds, n_fds);
-    job_free(w, job);
+    box_warden_sandbox_job_done(w, job, &result, fds, n_fds);
+    box_warden_job_free(w, job);
 }
 
 static int start(box_warden *w, warden_job *job, box_error *err)
@@ -195,7 +197,7 @@ static int start(box_warden *w, warden_job *job, box_error *err)
     job->deadline = box_time_add(box_now(), BOX_WARDEN_HELPER_SECONDS * BOX_SECOND);
     job->helper.ready = helper_ended;
     int pidfd = pidfd_open(pid, 0);
-    if (pidfd < 0 || warden_watch_add(w, &job->helper, pidfd, EPOLLIN, err) < 0) {
+    if (pidfd < 0 || box_warden_watch_add(w, &job->helper, pidfd, EPOLLIN, err) < 0) {
         (void)kill(pid, SIGKILL); /* ours and not reaped: the pid is still its own */
         (void)waitpid(pid, NULL, 0);
         return box_fail(err, BOX_INTERNAL, "cannot watch a helper");
@@ -225,8 +227,8 @@ static void start_or_fail(box_warden *w, warden_job *job)
         w->n_running++;
         return;
     }
-    sandbox_job_done(w, job, &result, NULL, 0);
-    job_free(w, job);
+    box_warden_sandbox_job_done(w, job, &result, NULL, 0);
+    box_warden_job_free(w, job);
 }
 
 static void kill_late(box_warden *w)
@@ -239,7 +241,7 @@ static void kill_late(box_warden *w)
     }
 }
 
-void jobs_pump(box_warden *w)
+void box_warden_jobs_pump(box_warden *w)
 {
     kill_late(w);
     while (w->n_running < BOX_WARDEN_MAX_HELPERS && !w->stopping) {
@@ -250,7 +252,7 @@ void jobs_pump(box_warden *w)
     }
 }
 
-void jobs_forget(box_warden *w, uint64_t conn)
+void box_warden_jobs_forget(box_warden *w, uint64_t conn)
 {
     for (box_list *at = w->queue.next; at != &w->queue;) {
         warden_job *job = BOX_CONTAINER(at, warden_job, link);
@@ -260,7 +262,7 @@ void jobs_forget(box_warden *w, uint64_t conn)
         box_list_remove(&job->link);
         w->n_queue--;
         if (job->kind == JOB_CREATE)
-            sandbox_end(w, job->sandbox); /* nothing was made: only the table knows it */
-        job_free(w, job);
+            box_warden_sandbox_end(w, job->sandbox); /* nothing was made: only the table knows it */
+        box_warden_job_free(w, job);
     }
 }

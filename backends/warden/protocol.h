@@ -20,7 +20,7 @@
 #include "base/id.h"
 
 enum {
-    BOX_WARDEN_VERSION = 1,
+    BOX_WARDEN_VERSION = 2,
     BOX_WARDEN_MAX_PATH = 1024,
     BOX_WARDEN_MAX_NAME = 256,
 };
@@ -131,6 +131,9 @@ enum {
     BOX_ANSWER_FD_DEVPTS = 2, /* the sandbox's devpts mount */
     BOX_ANSWER_FD_PIDFD = 4,  /* of PID 1 */
     BOX_ANSWER_FD_MEMORY = 8, /* read-only directory with the session's memory events and peak */
+    BOX_ANSWER_FD_PIDS = 16,  /* read-only directory with the session's pids.events */
+    BOX_ANSWER_FD_ALL = 31,
+    BOX_ANSWER_MAX_FDS = 5,
 };
 
 typedef struct box_warden_answer {

@@ -12,14 +12,15 @@
 #include "warden/internal.h"
 #include "warden/state.h"
 
-warden_sandbox *sandbox_find(const box_warden *w, const box_uid *uid)
+warden_sandbox *box_warden_sandbox_find(const box_warden *w, const box_uid *uid)
 {
     return box_map_get_bytes(w->sandboxes, uid->bytes, sizeof uid->bytes);
 }
 
-warden_sandbox *sandbox_of(const box_warden *w, const box_uid *uid, const box_uid *instance)
+warden_sandbox *box_warden_sandbox_of(const box_warden *w, const box_uid *uid,
+                                      const box_uid *instance)
 {
-    warden_sandbox *s = sandbox_find(w, uid);
+    warden_sandbox *s = box_warden_sandbox_find(w, uid);
     return s != NULL && box_uid_equal(&s->record.instance, instance) ? s : NULL;
 }
 
@@ -37,11 +38,11 @@ static warden_sandbox *new_sandbox(box_warden *w, const box_uid *uid)
     return s;
 }
 
-int sandbox_add(box_warden *w, const box_uid *uid, const box_uid *instance, uint32_t flags,
-                warden_sandbox **out, box_error *err)
+int box_warden_sandbox_add(box_warden *w, const box_uid *uid, const box_uid *instance,
+                           uint32_t flags, warden_sandbox **out, box_error *err)
 {
     int64_t max = w->config->maxima.sandboxes;
-    if (sandbox_find(w, uid) != NULL)
+    if (box_warden_sandbox_find(w, uid) != NULL)
         return box_violation(err, "uid", "is in use");
     if (box_map_count(w->sandboxes) >= (size_t)max) {
         (void)box_fail(err, BOX_SESSION_LIMIT, "the warden has its %lld sandboxes", (long long)max);
@@ -59,7 +60,7 @@ int sandbox_add(box_warden *w, const box_uid *uid, const box_uid *instance, uint
     return 0;
 }
 
-void sandbox_restore(void *warden, const box_sandbox_record *record)
+void box_warden_sandbox_restore(void *warden, const box_sandbox_record *record)
 {
     box_warden *w = warden;
     warden_sandbox *s = new_sandbox(w, &record->uid);
@@ -67,15 +68,15 @@ void sandbox_restore(void *warden, const box_sandbox_record *record)
     s->owns_uids = box_uids_claim(w->uids, record->uid_base);
     s->state = SANDBOX_LIVE;
     if (record->pid == 0)
-        sandbox_end(w, s); /* half made, or of an earlier boot */
+        box_warden_sandbox_end(w, s); /* half made, or of an earlier boot */
     else
-        job_queue(w, job_new(JOB_ADOPT, s, 0, 0));
+        box_warden_job_queue(w, box_warden_job_new(JOB_ADOPT, s, 0, 0));
 }
 
-void sandbox_free(box_warden *w, warden_sandbox *s)
+void box_warden_sandbox_free(box_warden *w, warden_sandbox *s)
 {
     (void)box_map_remove_bytes(w->sandboxes, s->record.uid.bytes, sizeof s->record.uid.bytes);
-    warden_watch_close(w, &s->pid);
+    box_warden_watch_close(w, &s->pid);
     if (s->owns_uids)
         box_uids_give(w->uids, s->record.uid_base);
     for (box_list *at = s->waiters.next; at != &s->waiters;) {
@@ -89,23 +90,23 @@ void sandbox_free(box_warden *w, warden_sandbox *s)
 
 /* --- the end ---------------------------------------------------------------------------------- */
 
-void sandbox_end(box_warden *w, warden_sandbox *s)
+void box_warden_sandbox_end(box_warden *w, warden_sandbox *s)
 {
     if (s->state == SANDBOX_ENDING)
         return;
     s->state = SANDBOX_ENDING;
-    job_queue(w, job_new(JOB_DESTROY, s, 0, 0));
+    box_warden_job_queue(w, box_warden_job_new(JOB_DESTROY, s, 0, 0));
 }
 
 static void retry(box_warden *w, warden_sandbox *s)
 {
     s->retry_at = 0;
     w->n_retries--;
-    job_queue(w, job_new(JOB_DESTROY, s, 0, 0));
+    box_warden_job_queue(w, box_warden_job_new(JOB_DESTROY, s, 0, 0));
 }
 
-void sandbox_end_for(box_warden *w, warden_sandbox *s, uint64_t conn, uint64_t id,
-                     warden_sweep *sweep)
+void box_warden_sandbox_end_for(box_warden *w, warden_sandbox *s, uint64_t conn, uint64_t id,
+                                warden_sweep *sweep)
 {
     warden_waiter *waiter = box_alloc(sizeof *waiter);
     waiter->conn = conn;
@@ -115,7 +116,7 @@ void sandbox_end_for(box_warden *w, warden_sandbox *s, uint64_t conn, uint64_t i
     w->n_waiters++;
     if (s->retry_at != 0)
         retry(w, s); /* somebody waits: at once */
-    sandbox_end(w, s);
+    box_warden_sandbox_end(w, s);
 }
 
 static void pid_ended(box_warden *w, warden_watch *watch, uint32_t events)
@@ -127,11 +128,11 @@ static void pid_ended(box_warden *w, warden_watch *watch, uint32_t events)
     if (waitid(P_PIDFD, (id_t)watch->fd, &si, WEXITED | WNOHANG) == 0 && si.si_pid != 0)
         s->status =
             si.si_code == CLD_EXITED ? W_EXITCODE(si.si_status, 0) : W_EXITCODE(0, si.si_status);
-    warden_watch_close(w, watch);
+    box_warden_watch_close(w, watch);
     if (s->state != SANDBOX_LIVE)
         return;
     s->tell_exited = true;
-    sandbox_end(w, s);
+    box_warden_sandbox_end(w, s);
 }
 
 static void tell_waiters(box_warden *w, warden_sandbox *s, const box_error *error)
@@ -143,12 +144,12 @@ static void tell_waiters(box_warden *w, warden_sandbox *s, const box_error *erro
         w->n_waiters--;
         warden_sweep *sweep = waiter->sweep;
         if (sweep == NULL) {
-            conn_answer_error(w, waiter->conn, waiter->id, error);
+            box_warden_conn_answer_error(w, waiter->conn, waiter->id, error);
         } else {
             if (sweep->error.reason == BOX_NONE)
                 sweep->error = *error;
             if (--sweep->left == 0) {
-                conn_answer_error(w, sweep->conn, sweep->id, &sweep->error);
+                box_warden_conn_answer_error(w, sweep->conn, sweep->id, &sweep->error);
                 free(sweep);
             }
         }
@@ -179,12 +180,12 @@ static void destroyed(box_warden *w, warden_sandbox *s, const warden_result *r)
     log_sandbox(BOX_INFO, "sandbox.destroyed", s, NULL);
     if (s->tell_exited) {
         box_warden_exited exited = {.uid = s->record.uid, .status = s->status, .oom = r->oom};
-        conn_exited(w, &s->record.instance, &exited);
+        box_warden_conn_exited(w, &s->record.instance, &exited);
     }
-    sandbox_free(w, s);
+    box_warden_sandbox_free(w, s);
 }
 
-void sandboxes_retry(box_warden *w)
+void box_warden_sandboxes_retry(box_warden *w)
 {
     size_t at = 0;
     void *value;
@@ -196,7 +197,7 @@ void sandboxes_retry(box_warden *w)
     }
 }
 
-void sandboxes_sweep(box_warden *w, const warden_conn *c, uint64_t id)
+void box_warden_sandboxes_sweep(box_warden *w, const warden_conn *c, uint64_t id)
 {
     warden_sweep *sweep = box_alloc(sizeof *sweep);
     sweep->conn = c->serial;
@@ -208,20 +209,20 @@ void sandboxes_sweep(box_warden *w, const warden_conn *c, uint64_t id)
         if (!box_uid_equal(&s->record.instance, &c->instance) || s->conn == c->serial)
             continue;
         sweep->left++;
-        sandbox_end_for(w, s, c->serial, id, sweep);
+        box_warden_sandbox_end_for(w, s, c->serial, id, sweep);
     }
     if (sweep->left == 0) {
-        conn_answer_error(w, c->serial, id, &sweep->error);
+        box_warden_conn_answer_error(w, c->serial, id, &sweep->error);
         free(sweep);
     }
 }
 
-void sandboxes_end_all(box_warden *w)
+void box_warden_sandboxes_end_all(box_warden *w)
 {
     size_t at = 0;
     void *value;
     while (box_map_next(w->sandboxes, &at, &value))
-        sandbox_end(w, value);
+        box_warden_sandbox_end(w, value);
 }
 
 /* --- helpers' results ------------------------------------------------------------------------- */
@@ -234,8 +235,8 @@ static void keep_pidfd(box_warden *w, warden_sandbox *s, const warden_result *r,
         at += (r->answer.fds & bit) != 0 ? 1 : 0;
     box_error err = {0};
     int own = (r->answer.fds & BOX_ANSWER_FD_PIDFD) != 0 ? fcntl(fds[at], F_DUPFD_CLOEXEC, 0) : -1;
-    warden_watch_close(w, &s->pid);
-    if (own >= 0 && warden_watch_add(w, &s->pid, own, EPOLLIN, &err) < 0)
+    box_warden_watch_close(w, &s->pid);
+    if (own >= 0 && box_warden_watch_add(w, &s->pid, own, EPOLLIN, &err) < 0)
         log_sandbox(BOX_WARN, "sandbox.unwatched", s, &err);
 }
 
@@ -249,7 +250,7 @@ static void created(box_warden *w, const warden_job *job, const warden_result *r
             s->state = SANDBOX_LIVE; /* else a DESTROY waits already */
         keep_pidfd(w, s, r, fds);
         log_sandbox(BOX_INFO, "sandbox.created", s, NULL);
-        conn_answer(w, job->conn, job->id, &r->answer, fds, n_fds);
+        box_warden_conn_answer(w, job->conn, job->id, &r->answer, fds, n_fds);
         return;
     }
     /* What the helper had written down before it failed says what is to be removed. */
@@ -258,8 +259,8 @@ static void created(box_warden *w, const warden_job *job, const warden_result *r
     if (box_state_read(w->state_dir, &s->record.uid, &saved, &none) == 0)
         s->record = saved;
     log_sandbox(BOX_WARN, "sandbox.create_failed", s, &r->error);
-    conn_answer_error(w, job->conn, job->id, &r->error);
-    sandbox_end(w, s);
+    box_warden_conn_answer_error(w, job->conn, job->id, &r->error);
+    box_warden_sandbox_end(w, s);
 }
 
 static void adopted(box_warden *w, const warden_job *job, const warden_result *r, const int *fds)
@@ -272,7 +273,7 @@ static void adopted(box_warden *w, const warden_job *job, const warden_result *r
     }
     log_sandbox(BOX_INFO, "sandbox.lost", s, &r->error);
     s->tell_exited = s->state == SANDBOX_LIVE;
-    sandbox_end(w, s);
+    box_warden_sandbox_end(w, s);
 }
 
 static void kept(box_warden *w, const warden_job *job, warden_result *r, const int *fds,
@@ -280,17 +281,18 @@ static void kept(box_warden *w, const warden_job *job, warden_result *r, const i
 {
     if (r->error.reason == BOX_SESSION_BROKEN) {
         const box_warden_answer dead = {.alive = BOX_DEAD};
-        conn_answer(w, job->conn, job->id, &dead, NULL, 0);
+        box_warden_conn_answer(w, job->conn, job->id, &dead, NULL, 0);
     } else if (r->error.reason != BOX_NONE) {
-        conn_answer_error(w, job->conn, job->id, &r->error);
+        box_warden_conn_answer_error(w, job->conn, job->id, &r->error);
     } else {
         r->answer.guarantees = w->guarantees;
         r->answer.memory_version = r->record.memory_version;
-        conn_answer(w, job->conn, job->id, &r->answer, fds, n_fds);
+        box_warden_conn_answer(w, job->conn, job->id, &r->answer, fds, n_fds);
     }
 }
 
-void sandbox_job_done(box_warden *w, warden_job *job, warden_result *r, int *fds, size_t n_fds)
+void box_warden_sandbox_job_done(box_warden *w, warden_job *job, warden_result *r, int *fds,
+                                 size_t n_fds)
 {
     switch (job->kind) {
     case JOB_CREATE:
@@ -309,7 +311,7 @@ void sandbox_job_done(box_warden *w, warden_job *job, warden_result *r, int *fds
     case JOB_LIMITS:
     case JOB_USAGE:
         r->answer.error = r->error;
-        conn_answer(w, job->conn, job->id, &r->answer, NULL, 0);
+        box_warden_conn_answer(w, job->conn, job->id, &r->answer, NULL, 0);
         break;
     }
     for (size_t i = 0; i < n_fds; i++)

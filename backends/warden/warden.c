@@ -23,7 +23,8 @@
 
 enum { TICK_MS = 500 }; /* deadlines and retries are looked at this often while there are any */
 
-int warden_watch_add(box_warden *w, warden_watch *watch, int fd, uint32_t events, box_error *err)
+int box_warden_watch_add(box_warden *w, warden_watch *watch, int fd, uint32_t events,
+                         box_error *err)
 {
     struct epoll_event e = {.events = events, .data.ptr = watch};
     if (epoll_ctl(w->epoll, EPOLL_CTL_ADD, fd, &e) < 0)
@@ -32,13 +33,13 @@ int warden_watch_add(box_warden *w, warden_watch *watch, int fd, uint32_t events
     return 0;
 }
 
-void warden_watch_events(box_warden *w, warden_watch *watch, uint32_t events)
+void box_warden_watch_events(box_warden *w, warden_watch *watch, uint32_t events)
 {
     struct epoll_event e = {.events = events, .data.ptr = watch};
     (void)epoll_ctl(w->epoll, EPOLL_CTL_MOD, watch->fd, &e); /* it is there: nothing can fail */
 }
 
-void warden_watch_close(box_warden *w, warden_watch *watch)
+void box_warden_watch_close(box_warden *w, warden_watch *watch)
 {
     if (watch->fd < 0)
         return;
@@ -77,7 +78,7 @@ static int watch_signals(box_warden *w, box_error *err)
     if (fd < 0)
         return box_fail_errno(err, "make a signalfd");
     w->signals.ready = signalled;
-    return warden_watch_add(w, &w->signals, fd, EPOLLIN, err);
+    return box_warden_watch_add(w, &w->signals, fd, EPOLLIN, err);
 }
 
 static int open_slots(box_warden *w, box_error *err)
@@ -150,7 +151,7 @@ static int setup(box_warden *w, box_error *err)
         return -1;
     if (w->backend == NULL)
         return 0; /* nothing can be adopted or removed without it */
-    int damaged = box_state_scan(w->state_dir, sandbox_restore, w, err);
+    int damaged = box_state_scan(w->state_dir, box_warden_sandbox_restore, w, err);
     if (damaged > 0)
         box_log(BOX_WARN, "state.damaged", BOX_INT("files", damaged));
     return damaged < 0 ? -1 : 0;
@@ -183,7 +184,7 @@ static void free_jobs(box_warden *w, box_list *list)
     for (box_list *at = list->next; at != list;) {
         warden_job *job = BOX_CONTAINER(at, warden_job, link);
         at = at->next;
-        job_free(w, job);
+        box_warden_job_free(w, job);
     }
 }
 
@@ -204,18 +205,18 @@ void box_warden_free(box_warden *w)
     free_jobs(w, &w->queue);
     free_jobs(w, &w->running);
     while (!box_list_empty(&w->conns))
-        conn_free(w, BOX_CONTAINER(w->conns.next, warden_conn, link));
+        box_warden_conn_free(w, BOX_CONTAINER(w->conns.next, warden_conn, link));
     void *value;
     for (size_t at = 0; box_map_next(w->sandboxes, &at, &value); at = 0) {
         free_sweeps(value);
-        sandbox_free(w, value);
+        box_warden_sandbox_free(w, value);
     }
     box_map_free(w->sandboxes);
     box_uids_free(w->uids);
     if (w->backend != NULL)
         w->ops->close(w->backend);
-    warden_watch_close(w, &w->listener);
-    warden_watch_close(w, &w->signals);
+    box_warden_watch_close(w, &w->listener);
+    box_warden_watch_close(w, &w->signals);
     box_closep(&w->slots[0]);
     box_closep(&w->slots[1]);
     box_closep(&w->state_dir);
@@ -259,8 +260,8 @@ int box_warden_listen(box_warden *w, box_error *err)
     if (lchown(path, w->peer_uid, (gid_t)-1) < 0 || chmod(path, 0660) < 0 ||
         listen(fd, BOX_WARDEN_MAX_CONNECTIONS) < 0)
         return box_fail_errno(err, "open the socket to boxd");
-    w->listener.ready = conn_accept;
-    if (warden_watch_add(w, &w->listener, fd, EPOLLIN, err) < 0)
+    w->listener.ready = box_warden_conn_accept;
+    if (box_warden_watch_add(w, &w->listener, fd, EPOLLIN, err) < 0)
         return -1;
     (void)box_take_fd(&fd);
     return 0;
@@ -270,8 +271,9 @@ int box_warden_attach(box_warden *w, int socket, box_error *err)
 {
     if (fcntl(socket, F_SETFD, FD_CLOEXEC) < 0)
         return box_fail_errno(err, "--boxd-fd");
-    sandboxes_end_all(w); /* of private pairs that were killed: their boxd never comes back */
-    return box_fd_set_nonblocking(socket, err) < 0 ? -1 : conn_add(w, socket, true, err);
+    box_warden_sandboxes_end_all(
+        w); /* of private pairs that were killed: their boxd never comes back */
+    return box_fd_set_nonblocking(socket, err) < 0 ? -1 : box_warden_conn_add(w, socket, true, err);
 }
 
 /* --- the loop --------------------------------------------------------------------------------- */
@@ -325,7 +327,7 @@ static int wait_and_handle(box_warden *w, box_error *err)
     }
     if (box_now() >= w->next_tick) {
         w->next_tick = box_time_add(box_now(), TICK_MS * BOX_MS);
-        sandboxes_retry(w);
+        box_warden_sandboxes_retry(w);
         reap_strangers(w);
     }
     return 0;
@@ -334,12 +336,12 @@ static int wait_and_handle(box_warden *w, box_error *err)
 int box_warden_run(box_warden *w, box_error *err)
 {
     bool failed = false;
-    jobs_pump(w);
+    box_warden_jobs_pump(w);
     while (!finished(w, &failed)) {
         if (wait_and_handle(w, err) < 0)
             return -1;
-        conns_tidy(w);
-        jobs_pump(w);
+        box_warden_conns_tidy(w);
+        box_warden_jobs_pump(w);
     }
     if (w->listener.fd >= 0)
         (void)unlink(w->config->socket); /* a stale name would only be removed at the next start */

@@ -18,7 +18,7 @@ static size_t put_path(const json_path *at, char *out, size_t size)
     return n < 0 || (size_t)n >= size - len ? size - 1 : len + (size_t)n;
 }
 
-int json_fail(box_error *err, const json_path *at, const char *fmt, ...)
+int box_json_fail(box_error *err, const json_path *at, const char *fmt, ...)
 {
     char path[MAX_PATH_BYTES] = "";
     char text[MAX_TEXT_BYTES];
@@ -32,7 +32,7 @@ int json_fail(box_error *err, const json_path *at, const char *fmt, ...)
     return box_violation(err, path, "%s", text);
 }
 
-json_form json_form_of(const ProtobufCMessageDescriptor *type)
+json_form box_json_form_of(const ProtobufCMessageDescriptor *type)
 {
     static const char package[] = "google.protobuf.";
     if (strncmp(type->name, package, sizeof(package) - 1) != 0)
@@ -47,7 +47,7 @@ json_form json_form_of(const ProtobufCMessageDescriptor *type)
     return strcmp(name, "Empty") == 0 ? JSON_PLAIN : JSON_REFUSED;
 }
 
-void json_camel(const char *name, char *out)
+void box_json_camel(const char *name, char *out)
 {
     bool upper = false;
     for (; *name != '\0'; name++) {
@@ -61,7 +61,7 @@ void json_camel(const char *name, char *out)
     *out = '\0';
 }
 
-bool json_name_is(const char *name, const char *key)
+bool box_json_name_is(const char *name, const char *key)
 {
     if (strcmp(name, key) == 0)
         return true;
@@ -79,7 +79,7 @@ bool json_name_is(const char *name, const char *key)
 }
 
 /* An underscore must stand before a lower-case letter, and nothing be upper case already. */
-bool json_mask_to_camel(const char *path, char *out)
+bool box_json_mask_to_camel(const char *path, char *out)
 {
     for (; *path != '\0'; path++) {
         bool underscore = *path == '_';
@@ -92,7 +92,7 @@ bool json_mask_to_camel(const char *path, char *out)
     return true;
 }
 
-bool json_mask_to_snake(const char *path, size_t len, char *out)
+bool box_json_mask_to_snake(const char *path, size_t len, char *out)
 {
     for (size_t i = 0; i < len; i++) {
         if (path[i] == '_')
@@ -121,7 +121,7 @@ static bool is_entry_name(const char *type, const char *field)
     return strcmp(type, "Entry") == 0;
 }
 
-bool json_is_map(const ProtobufCMessageDescriptor *type, const ProtobufCFieldDescriptor *field)
+bool box_json_is_map(const ProtobufCMessageDescriptor *type, const ProtobufCFieldDescriptor *field)
 {
     if (field->label != PROTOBUF_C_LABEL_REPEATED || field->type != PROTOBUF_C_TYPE_MESSAGE)
         return false;
@@ -132,7 +132,7 @@ bool json_is_map(const ProtobufCMessageDescriptor *type, const ProtobufCFieldDes
            strcmp(entry->fields[0].name, "key") == 0 && strcmp(entry->fields[1].name, "value") == 0;
 }
 
-size_t json_value_size(ProtobufCType type)
+size_t box_json_value_size(ProtobufCType type)
 {
     switch (type) {
     case PROTOBUF_C_TYPE_BOOL:

@@ -40,10 +40,10 @@ static int read_value(const json_reader *r, const json_path *at, const ProtobufC
                       const json_t *json, void *to)
 {
     if (json_is_null(json))
-        return json_fail(r->err, at, "must not be null");
+        return box_json_fail(r->err, at, "must not be null");
     if (f->type == PROTOBUF_C_TYPE_MESSAGE)
         return read_sub_message(r, at, f, json, to);
-    return json_read_scalar(r, at, f, json, to);
+    return box_json_read_scalar(r, at, f, json, to);
 }
 
 /* --- lists and maps ----------------------------------------------------------------------------
@@ -52,7 +52,7 @@ static int read_value(const json_reader *r, const json_path *at, const ProtobufC
 /* Zeroed room for count values in the message, which owns it from here. */
 static uint8_t *make_list(ProtobufCMessage *m, const ProtobufCFieldDescriptor *f, size_t count)
 {
-    uint8_t *items = box_alloc_array(count, json_value_size(f->type));
+    uint8_t *items = box_alloc_array(count, box_json_value_size(f->type));
     *(uint8_t **)member(m, f->offset) = items;
     *(size_t *)member(m, f->quantifier_offset) = count;
     return items;
@@ -63,13 +63,13 @@ static int read_list(const json_reader *r, const json_path *at, ProtobufCMessage
 {
     size_t count = json_array_size(json);
     if (!json_is_array(json))
-        return json_fail(r->err, at, "must be a list");
+        return box_json_fail(r->err, at, "must be a list");
     if (count == 0)
         return 0;
     uint8_t *items = make_list(m, f, count);
     for (size_t i = 0; i < count; i++) {
         json_path here = child_of(at->parent, at->name, i + 1);
-        void *to = items + i * json_value_size(f->type);
+        void *to = items + i * box_json_value_size(f->type);
         if (read_value(r, &here, f, json_array_get(json, i), to) < 0)
             return -1;
     }
@@ -80,7 +80,7 @@ static int read_entry(const json_reader *r, const json_path *at, ProtobufCMessag
                       const char *key, const json_t *json)
 {
     const ProtobufCFieldDescriptor *fields = entry->descriptor->fields;
-    if (json_read_key(r, at, &fields[0], key, member(entry, fields[0].offset)) < 0)
+    if (box_json_read_key(r, at, &fields[0], key, member(entry, fields[0].offset)) < 0)
         return -1;
     return read_value(r, at, &fields[1], json, member(entry, fields[1].offset));
 }
@@ -93,7 +93,7 @@ static int read_map(const json_reader *r, const json_path *at, ProtobufCMessage 
     json_t *value;
     size_t i = 0;
     if (!json_is_object(json))
-        return json_fail(r->err, at, "must be an object");
+        return box_json_fail(r->err, at, "must be an object");
     if (count == 0)
         return 0;
     ProtobufCMessage **entries = (ProtobufCMessage **)(void *)make_list(m, f, count);
@@ -114,7 +114,7 @@ static const ProtobufCFieldDescriptor *find_field(const ProtobufCMessageDescript
                                                   const char *key)
 {
     for (unsigned i = 0; i < type->n_fields; i++) {
-        if (json_name_is(type->fields[i].name, key))
+        if (box_json_name_is(type->fields[i].name, key))
             return &type->fields[i];
     }
     return NULL;
@@ -126,9 +126,9 @@ static int read_singular(const json_reader *r, const json_path *at, ProtobufCMes
     uint32_t *which = member(m, f->quantifier_offset);
     bool oneof = (f->flags & PROTOBUF_C_FIELD_FLAG_ONEOF) != 0;
     if (oneof && *which != 0)
-        return json_fail(r->err, at, "another member of its oneof is set");
+        return box_json_fail(r->err, at, "another member of its oneof is set");
     if (oneof) {
-        memset(member(m, f->offset), 0, json_value_size(f->type));
+        memset(member(m, f->offset), 0, box_json_value_size(f->type));
         *which = f->id;
     } else if (f->label == PROTOBUF_C_LABEL_OPTIONAL && f->type != PROTOBUF_C_TYPE_STRING &&
                f->type != PROTOBUF_C_TYPE_MESSAGE) {
@@ -142,7 +142,7 @@ static bool is_named_twice(const json_t *object, const ProtobufCFieldDescriptor 
 {
     BOX_AUTO(box_freep)
     char *camel = box_alloc(strlen(f->name) + 1);
-    json_camel(f->name, camel);
+    box_json_camel(f->name, camel);
     return strcmp(camel, f->name) != 0 && json_object_get(object, camel) != NULL &&
            json_object_get(object, f->name) != NULL;
 }
@@ -155,12 +155,13 @@ static int read_member(const json_reader *r, const json_path *at, ProtobufCMessa
     if (f == NULL)
         return (r->flags & BOX_JSON_IGNORE_UNKNOWN) != 0
                    ? 0
-                   : json_fail(r->err, &here, "%s has no such field", m->descriptor->short_name);
+                   : box_json_fail(r->err, &here, "%s has no such field",
+                                   m->descriptor->short_name);
     if (is_named_twice(object, f))
-        return json_fail(r->err, &here, "is there twice");
+        return box_json_fail(r->err, &here, "is there twice");
     if (json_is_null(json))
         return 0;
-    if (json_is_map(m->descriptor, f))
+    if (box_json_is_map(m->descriptor, f))
         return read_map(r, &here, m, f, json);
     if (f->label == PROTOBUF_C_LABEL_REPEATED)
         return read_list(r, &here, m, f, json);
@@ -173,7 +174,7 @@ static int read_plain(const json_reader *r, const json_path *at, ProtobufCMessag
     const char *key;
     json_t *value;
     if (!json_is_object(json))
-        return json_fail(r->err, at, "must be an object");
+        return box_json_fail(r->err, at, "must be an object");
     json_object_foreach((json_t *)(uintptr_t)json, key, value)
     {
         if (read_member(r, at, m, key, json, value) < 0)
@@ -192,12 +193,12 @@ static int read_time(const json_reader *r, const json_path *at, ProtobufCMessage
     int32_t *nanos = member(m, m->descriptor->fields[1].offset);
     const char *text = json_string_value(json);
     if (form == JSON_TIMESTAMP) {
-        if (text == NULL || json_timestamp_parse(text, seconds, nanos) < 0)
-            return json_fail(r->err, at, "must be a time such as \"2024-05-01T10:00:00Z\"");
+        if (text == NULL || box_json_timestamp_parse(text, seconds, nanos) < 0)
+            return box_json_fail(r->err, at, "must be a time such as \"2024-05-01T10:00:00Z\"");
         return 0;
     }
-    if (text == NULL || json_duration_parse(text, seconds, nanos) < 0)
-        return json_fail(r->err, at, "must be a duration such as \"1.5s\"");
+    if (text == NULL || box_json_duration_parse(text, seconds, nanos) < 0)
+        return box_json_fail(r->err, at, "must be a duration such as \"1.5s\"");
     return 0;
 }
 
@@ -214,7 +215,7 @@ static int read_mask(const json_reader *r, const json_path *at, ProtobufCMessage
 {
     const char *text = json_string_value(json);
     if (text == NULL)
-        return json_fail(r->err, at, "must be a text of paths joined by commas");
+        return box_json_fail(r->err, at, "must be a text of paths joined by commas");
     size_t count = count_paths(text);
     if (count == 0)
         return 0;
@@ -222,8 +223,8 @@ static int read_mask(const json_reader *r, const json_path *at, ProtobufCMessage
     for (size_t i = 0; i < count; i++) {
         size_t len = strcspn(text, ",");
         paths[i] = box_alloc(2 * len + 1);
-        if (!json_mask_to_snake(text, len, paths[i]))
-            return json_fail(r->err, at, "has a path that is not in camel case");
+        if (!box_json_mask_to_snake(text, len, paths[i]))
+            return box_json_fail(r->err, at, "has a path that is not in camel case");
         text += len + 1;
     }
     return 0;
@@ -233,9 +234,9 @@ static int read_message(const json_reader *r, const json_path *at, ProtobufCMess
                         const json_t *json)
 {
     json_path here = *at;
-    json_form form = json_form_of(m->descriptor);
+    json_form form = box_json_form_of(m->descriptor);
     if (++here.depth > BOX_MAX_MESSAGE_DEPTH)
-        return json_fail(r->err, at, "is nested too deep");
+        return box_json_fail(r->err, at, "is nested too deep");
     switch (form) {
     case JSON_TIMESTAMP:
     case JSON_DURATION:
@@ -243,7 +244,7 @@ static int read_message(const json_reader *r, const json_path *at, ProtobufCMess
     case JSON_FIELD_MASK:
         return read_mask(r, &here, m, json);
     case JSON_REFUSED:
-        return json_fail(r->err, at, "%s has no JSON form here", m->descriptor->name);
+        return box_json_fail(r->err, at, "%s has no JSON form here", m->descriptor->name);
     default:
         return read_plain(r, &here, m, json);
     }

@@ -135,7 +135,7 @@ static int read_number(const json_reader *r, const json_path *at, ProtobufCType 
     bool good = json_is_number(json) ||
                 (json_is_string(json) && number_of_text(json_string_value(json), &value));
     if (!good || (type == PROTOBUF_C_TYPE_FLOAT && !fits_float(&value)))
-        return json_fail(r->err, at, "must be a number within the range of its type");
+        return box_json_fail(r->err, at, "must be a number within the range of its type");
     if (type == PROTOBUF_C_TYPE_FLOAT)
         *(float *)to = (float)value;
     else
@@ -148,7 +148,7 @@ static int read_bytes(const json_reader *r, const json_path *at, const json_t *j
 {
     size_t len = json_string_length(json);
     if (!json_is_string(json))
-        return json_fail(r->err, at, "must be base64 text");
+        return box_json_fail(r->err, at, "must be base64 text");
     BOX_AUTO(box_freep)
     char *text = box_strdup(json_string_value(json));
     for (char *c = text; *c != '\0'; c++) { /* the URL-safe alphabet */
@@ -159,7 +159,7 @@ static int read_bytes(const json_reader *r, const json_path *at, const json_t *j
     uint8_t *data = box_alloc(len / 4 * 3 + 4);
     size_t data_len = 0;
     if (!box_base64_decode_raw(text, len, data, &data_len))
-        return json_fail(r->err, at, "must be base64 text");
+        return box_json_fail(r->err, at, "must be base64 text");
     if (data_len > 0)
         *to = (ProtobufCBinaryData){data_len, box_take(data)};
     return 0;
@@ -173,12 +173,12 @@ static int read_enum(const json_reader *r, const json_path *at, const ProtobufCF
         const ProtobufCEnumValue *named =
             protobuf_c_enum_descriptor_get_value_by_name(f->descriptor, json_string_value(json));
         if (named == NULL)
-            return json_fail(r->err, at, "has no value of that name");
+            return box_json_fail(r->err, at, "has no value of that name");
         *(int *)to = named->value;
         return 0;
     }
     if (!integer_of(json, &number) || !store_integer(PROTOBUF_C_TYPE_ENUM, number, to))
-        return json_fail(r->err, at, "must be the name or the number of a value");
+        return box_json_fail(r->err, at, "must be the name or the number of a value");
     return 0;
 }
 
@@ -187,22 +187,22 @@ static int read_integer(const json_reader *r, const json_path *at, ProtobufCType
 {
     integer number;
     if (!integer_of(json, &number) || !store_integer(type, number, to))
-        return json_fail(r->err, at, "must be a whole number within the range of its type");
+        return box_json_fail(r->err, at, "must be a whole number within the range of its type");
     return 0;
 }
 
-int json_read_scalar(const json_reader *r, const json_path *at, const ProtobufCFieldDescriptor *f,
-                     const json_t *json, void *to)
+int box_json_read_scalar(const json_reader *r, const json_path *at,
+                         const ProtobufCFieldDescriptor *f, const json_t *json, void *to)
 {
     switch (f->type) {
     case PROTOBUF_C_TYPE_STRING:
         if (!json_is_string(json))
-            return json_fail(r->err, at, "must be a text");
+            return box_json_fail(r->err, at, "must be a text");
         *(char **)to = box_strdup(json_string_value(json));
         return 0;
     case PROTOBUF_C_TYPE_BOOL:
         if (!json_is_boolean(json))
-            return json_fail(r->err, at, "must be true or false");
+            return box_json_fail(r->err, at, "must be true or false");
         *(protobuf_c_boolean *)to = json_is_true(json);
         return 0;
     case PROTOBUF_C_TYPE_BYTES:
@@ -217,8 +217,8 @@ int json_read_scalar(const json_reader *r, const json_path *at, const ProtobufCF
     }
 }
 
-int json_read_key(const json_reader *r, const json_path *at, const ProtobufCFieldDescriptor *f,
-                  const char *key, void *to)
+int box_json_read_key(const json_reader *r, const json_path *at, const ProtobufCFieldDescriptor *f,
+                      const char *key, void *to)
 {
     integer number;
     if (f->type == PROTOBUF_C_TYPE_STRING) {
@@ -228,11 +228,11 @@ int json_read_key(const json_reader *r, const json_path *at, const ProtobufCFiel
     if (f->type == PROTOBUF_C_TYPE_BOOL) {
         bool yes = strcmp(key, "true") == 0;
         if (!yes && strcmp(key, "false") != 0)
-            return json_fail(r->err, at, "the key must be true or false");
+            return box_json_fail(r->err, at, "the key must be true or false");
         *(protobuf_c_boolean *)to = yes;
         return 0;
     }
     if (!integer_of_text(key, &number) || !store_integer(f->type, number, to))
-        return json_fail(r->err, at, "the key must be a whole number within its range");
+        return box_json_fail(r->err, at, "the key must be a whole number within its range");
     return 0;
 }

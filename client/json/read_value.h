@@ -12,8 +12,9 @@ typedef struct json_reader {
 
 /* to: where the value stands in the message, or in a list; strings and bytes are allocated. Any
  * type but MESSAGE. */
-int json_read_scalar(const json_reader *r, const json_path *at, const ProtobufCFieldDescriptor *f,
-                     const json_t *json, void *to) BOX_MUST_USE;
+int box_json_read_scalar(const json_reader *r, const json_path *at,
+                         const ProtobufCFieldDescriptor *f, const json_t *json, void *to)
+    BOX_MUST_USE;
 /* A map's key, which JSON always has as text. */
-int json_read_key(const json_reader *r, const json_path *at, const ProtobufCFieldDescriptor *f,
-                  const char *key, void *to) BOX_MUST_USE;
+int box_json_read_key(const json_reader *r, const json_path *at, const ProtobufCFieldDescriptor *f,
+                      const char *key, void *to) BOX_MUST_USE;

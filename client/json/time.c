@@ -55,7 +55,7 @@ static void put_fraction(int32_t nanos, char out[12])
         (void)snprintf(out, 12, ".%09" PRId32, nanos);
 }
 
-int json_timestamp_format(int64_t seconds, int32_t nanos, char out[JSON_TIME_TEXT])
+int box_json_timestamp_format(int64_t seconds, int32_t nanos, char out[JSON_TIME_TEXT])
 {
     char fraction[12];
     if (seconds < MIN_SECONDS || seconds > MAX_SECONDS || nanos < 0 || nanos >= NANOS)
@@ -130,7 +130,7 @@ static bool is_date(civil date)
            date.day <= 31 && same.month == date.month && same.day == date.day;
 }
 
-int json_timestamp_parse(const char *text, int64_t *seconds, int32_t *nanos)
+int box_json_timestamp_parse(const char *text, int64_t *seconds, int32_t *nanos)
 {
     int year;
     int hour;
@@ -155,7 +155,7 @@ int json_timestamp_parse(const char *text, int64_t *seconds, int32_t *nanos)
     return *seconds < MIN_SECONDS || *seconds > MAX_SECONDS ? -1 : 0;
 }
 
-int json_duration_format(int64_t seconds, int32_t nanos, char out[JSON_TIME_TEXT])
+int box_json_duration_format(int64_t seconds, int32_t nanos, char out[JSON_TIME_TEXT])
 {
     char fraction[12];
     bool negative = seconds < 0 || nanos < 0;
@@ -168,7 +168,7 @@ int json_duration_format(int64_t seconds, int32_t nanos, char out[JSON_TIME_TEXT
     return 0;
 }
 
-int json_duration_parse(const char *text, int64_t *seconds, int32_t *nanos)
+int box_json_duration_parse(const char *text, int64_t *seconds, int32_t *nanos)
 {
     bool negative = *text == '-';
     int64_t whole = 0;

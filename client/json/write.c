@@ -14,7 +14,7 @@ static int put_value(json_writer *w, const json_path *at, const ProtobufCFieldDe
 {
     if (f->type == PROTOBUF_C_TYPE_MESSAGE)
         return put_message(w, at, *(const ProtobufCMessage *const *)value);
-    return json_put_scalar(w, at, f, value);
+    return box_json_put_scalar(w, at, f, value);
 }
 
 /* --- fields ------------------------------------------------------------------------------------
@@ -45,16 +45,16 @@ static int put_list(json_writer *w, const json_path *at, const ProtobufCMessage 
 {
     size_t count = list_count(m, f);
     const uint8_t *items = list_items(m, f);
-    size_t size = json_value_size(f->type);
+    size_t size = box_json_value_size(f->type);
     bool first = true;
-    if (json_open(w, "[") < 0)
+    if (box_json_open(w, "[") < 0)
         return -1;
     for (size_t i = 0; i < count; i++) {
         json_path here = child_of(at->parent, at->name, i + 1);
-        if (json_put_next(w, &first) < 0 || put_value(w, &here, f, items + i * size) < 0)
+        if (box_json_put_next(w, &first) < 0 || put_value(w, &here, f, items + i * size) < 0)
             return -1;
     }
-    return json_close(w, "]", first);
+    return box_json_close(w, "]", first);
 }
 
 /* A map's key as text; numbers in `number`. */
@@ -105,18 +105,18 @@ static int put_entries(json_writer *w, const json_path *at, ProtobufCMessage *co
 {
     bool first = true;
     char number[24];
-    if (json_open(w, "{") < 0)
+    if (box_json_open(w, "{") < 0)
         return -1;
     for (size_t i = 0; i < count; i++) {
         const char *key = key_text(entries[i], number);
         json_path here = child_of(at, key, 0);
         if (box_map_get(last, key) != entries[i])
             continue;
-        if (json_put_next(w, &first) < 0 || json_put_name(w, &here, key) < 0 ||
+        if (box_json_put_next(w, &first) < 0 || box_json_put_name(w, &here, key) < 0 ||
             put_map_value(w, &here, entries[i]) < 0)
             return -1;
     }
-    return json_close(w, "}", first);
+    return box_json_close(w, "}", first);
 }
 
 static void map_freep(box_map **map)
@@ -145,7 +145,7 @@ static bool is_zero(const ProtobufCFieldDescriptor *f, const void *value)
         return *(char *const *)value == NULL || **(char *const *)value == '\0';
     if (f->type == PROTOBUF_C_TYPE_BYTES)
         return ((const ProtobufCBinaryData *)value)->len == 0;
-    return memcmp(value, zero, json_value_size(f->type)) == 0;
+    return memcmp(value, zero, box_json_value_size(f->type)) == 0;
 }
 
 static bool is_written(const json_writer *w, const ProtobufCMessage *m,
@@ -173,10 +173,10 @@ static int put_field(json_writer *w, const json_path *at, const ProtobufCMessage
     BOX_AUTO(box_freep)
     char *name = box_alloc(strlen(f->name) + 1);
     json_path here = child_of(at, f->name, 0);
-    json_camel(f->name, name);
-    if (json_put_name(w, &here, name) < 0)
+    box_json_camel(f->name, name);
+    if (box_json_put_name(w, &here, name) < 0)
         return -1;
-    if (json_is_map(m->descriptor, f))
+    if (box_json_is_map(m->descriptor, f))
         return put_map(w, &here, m, f);
     if (f->label == PROTOBUF_C_LABEL_REPEATED)
         return put_list(w, &here, m, f);
@@ -186,16 +186,16 @@ static int put_field(json_writer *w, const json_path *at, const ProtobufCMessage
 static int put_plain(json_writer *w, const json_path *at, const ProtobufCMessage *m)
 {
     bool first = true;
-    if (json_open(w, "{") < 0)
+    if (box_json_open(w, "{") < 0)
         return -1;
     for (unsigned i = 0; i < m->descriptor->n_fields; i++) {
         const ProtobufCFieldDescriptor *f = &m->descriptor->fields[i];
         if (!is_written(w, m, f))
             continue;
-        if (json_put_next(w, &first) < 0 || put_field(w, at, m, f) < 0)
+        if (box_json_put_next(w, &first) < 0 || put_field(w, at, m, f) < 0)
             return -1;
     }
-    return json_close(w, "}", first);
+    return box_json_close(w, "}", first);
 }
 
 /* --- well-known types --------------------------------------------------------------------------
@@ -206,10 +206,10 @@ static int put_time(json_writer *w, const json_path *at, const ProtobufCMessage 
     char text[JSON_TIME_TEXT];
     int64_t seconds = *(const int64_t *)member(m, m->descriptor->fields[0].offset);
     int32_t nanos = *(const int32_t *)member(m, m->descriptor->fields[1].offset);
-    int rc = form == JSON_TIMESTAMP ? json_timestamp_format(seconds, nanos, text)
-                                    : json_duration_format(seconds, nanos, text);
+    int rc = form == JSON_TIMESTAMP ? box_json_timestamp_format(seconds, nanos, text)
+                                    : box_json_duration_format(seconds, nanos, text);
     if (rc < 0)
-        return json_fail(w->err, at, "is out of the range of times");
+        return box_json_fail(w->err, at, "is out of the range of times");
     return box_buf_printf(w->out, w->err, "\"%s\"", text);
 }
 
@@ -223,22 +223,22 @@ static int put_mask(json_writer *w, const json_path *at, const ProtobufCMessage 
     for (size_t i = 0; i < list_count(m, f); i++) {
         BOX_AUTO(box_freep)
         char *camel = box_alloc(strlen(paths[i]) + 1);
-        if (!json_mask_to_camel(paths[i], camel))
-            return json_fail(w->err, at, "has a path that is not in snake case");
+        if (!box_json_mask_to_camel(paths[i], camel))
+            return box_json_fail(w->err, at, "has a path that is not in snake case");
         if (box_buf_printf(&all, w->err, "%s%s", i > 0 ? "," : "", camel) < 0)
             return -1;
     }
     if (box_buf_text(&all, &text, w->err) < 0)
         return -1;
-    return json_put_string(w, at, text);
+    return box_json_put_string(w, at, text);
 }
 
 static int put_message(json_writer *w, const json_path *at, const ProtobufCMessage *m)
 {
     json_path here = *at;
-    json_form form = json_form_of(m->descriptor);
+    json_form form = box_json_form_of(m->descriptor);
     if (++here.depth > BOX_MAX_MESSAGE_DEPTH)
-        return json_fail(w->err, at, "is nested too deep");
+        return box_json_fail(w->err, at, "is nested too deep");
     switch (form) {
     case JSON_TIMESTAMP:
     case JSON_DURATION:
@@ -246,7 +246,7 @@ static int put_message(json_writer *w, const json_path *at, const ProtobufCMessa
     case JSON_FIELD_MASK:
         return put_mask(w, &here, m);
     case JSON_REFUSED:
-        return json_fail(w->err, at, "%s has no JSON form here", m->descriptor->name);
+        return box_json_fail(w->err, at, "%s has no JSON form here", m->descriptor->name);
     default:
         return put_plain(w, &here, m);
     }

@@ -11,7 +11,7 @@
 /* --- text --------------------------------------------------------------------------------------
  */
 
-int json_put(json_writer *w, const char *text)
+int box_json_put(json_writer *w, const char *text)
 {
     return box_buf_add(w->out, text, strlen(text), w->err);
 }
@@ -20,37 +20,37 @@ static int put_line(json_writer *w)
 {
     if ((w->flags & BOX_JSON_PRETTY) == 0)
         return 0;
-    if (json_put(w, "\n") < 0)
+    if (box_json_put(w, "\n") < 0)
         return -1;
     for (unsigned i = 0; i < w->indent; i++) {
-        if (json_put(w, "  ") < 0)
+        if (box_json_put(w, "  ") < 0)
             return -1;
     }
     return 0;
 }
 
 /* Between two members, or before the first. */
-int json_put_next(json_writer *w, bool *first)
+int box_json_put_next(json_writer *w, bool *first)
 {
     bool comma = !*first;
     *first = false;
-    if (comma && json_put(w, ",") < 0)
+    if (comma && box_json_put(w, ",") < 0)
         return -1;
     return put_line(w);
 }
 
-int json_open(json_writer *w, const char *bracket)
+int box_json_open(json_writer *w, const char *bracket)
 {
     w->indent++;
-    return json_put(w, bracket);
+    return box_json_put(w, bracket);
 }
 
-int json_close(json_writer *w, const char *bracket, bool empty)
+int box_json_close(json_writer *w, const char *bracket, bool empty)
 {
     w->indent--;
     if (!empty && put_line(w) < 0)
         return -1;
-    return json_put(w, bracket);
+    return box_json_put(w, bracket);
 }
 
 static const char *short_escape(char c)
@@ -71,12 +71,12 @@ static const char *short_escape(char c)
     }
 }
 
-int json_put_string(json_writer *w, const json_path *at, const char *text)
+int box_json_put_string(json_writer *w, const json_path *at, const char *text)
 {
     size_t len = strlen(text);
     if (!box_utf8_valid(text, len))
-        return json_fail(w->err, at, "must be valid UTF-8");
-    if (json_put(w, "\"") < 0)
+        return box_json_fail(w->err, at, "must be valid UTF-8");
+    if (box_json_put(w, "\"") < 0)
         return -1;
     for (const char *plain = text;; text++) {
         unsigned char c = (unsigned char)*text;
@@ -86,19 +86,19 @@ int json_put_string(json_writer *w, const json_path *at, const char *text)
         if (box_buf_add(w->out, plain, (size_t)(text - plain), w->err) < 0)
             return -1;
         if (c == '\0')
-            return json_put(w, "\"");
-        if ((escape != NULL ? json_put(w, escape) : box_buf_printf(w->out, w->err, "\\u%04x", c)) <
-            0)
+            return box_json_put(w, "\"");
+        if ((escape != NULL ? box_json_put(w, escape)
+                            : box_buf_printf(w->out, w->err, "\\u%04x", c)) < 0)
             return -1;
         plain = text + 1;
     }
 }
 
-int json_put_name(json_writer *w, const json_path *at, const char *name)
+int box_json_put_name(json_writer *w, const json_path *at, const char *name)
 {
-    if (json_put_string(w, at, name) < 0)
+    if (box_json_put_string(w, at, name) < 0)
         return -1;
-    return json_put(w, (w->flags & BOX_JSON_PRETTY) != 0 ? ": " : ":");
+    return box_json_put(w, (w->flags & BOX_JSON_PRETTY) != 0 ? ": " : ":");
 }
 
 /* --- scalars -----------------------------------------------------------------------------------
@@ -108,11 +108,11 @@ static int put_double(json_writer *w, double value, bool is_float)
 {
     char text[32];
     if (isnan(value))
-        return json_put(w, "\"NaN\"");
+        return box_json_put(w, "\"NaN\"");
     if (isinf(value))
-        return json_put(w, value > 0 ? "\"Infinity\"" : "\"-Infinity\"");
+        return box_json_put(w, value > 0 ? "\"Infinity\"" : "\"-Infinity\"");
     if (value == 0 && signbit(value)) /* "-0" would be read as an integer without a sign */
-        return json_put(w, "-0.0");
+        return box_json_put(w, "-0.0");
     /* The shortest that reads back the same. */
     for (int digits = is_float ? 6 : 15; digits <= 17; digits++) {
         (void)snprintf(text, sizeof(text), "%.*g", digits, value);
@@ -120,18 +120,18 @@ static int put_double(json_writer *w, double value, bool is_float)
         if (same)
             break;
     }
-    return json_put(w, text);
+    return box_json_put(w, text);
 }
 
 static int put_bytes(json_writer *w, const ProtobufCBinaryData *bytes)
 {
     static const char padding[] = "==";
-    if (json_put(w, "\"") < 0 || box_base64_encode(bytes->data, bytes->len, w->out, w->err) < 0)
+    if (box_json_put(w, "\"") < 0 || box_base64_encode(bytes->data, bytes->len, w->out, w->err) < 0)
         return -1;
     size_t missing = (3 - bytes->len % 3) % 3;
     if (box_buf_add(w->out, padding, missing, w->err) < 0)
         return -1;
-    return json_put(w, "\"");
+    return box_json_put(w, "\"");
 }
 
 static int put_enum(json_writer *w, const json_path *at, const ProtobufCEnumDescriptor *type,
@@ -139,12 +139,12 @@ static int put_enum(json_writer *w, const json_path *at, const ProtobufCEnumDesc
 {
     const ProtobufCEnumValue *named = protobuf_c_enum_descriptor_get_value(type, value);
     if (named != NULL)
-        return json_put_string(w, at, named->name);
+        return box_json_put_string(w, at, named->name);
     return box_buf_printf(w->out, w->err, "%d", value);
 }
 
-int json_put_scalar(json_writer *w, const json_path *at, const ProtobufCFieldDescriptor *f,
-                    const void *value)
+int box_json_put_scalar(json_writer *w, const json_path *at, const ProtobufCFieldDescriptor *f,
+                        const void *value)
 {
     switch (f->type) {
     case PROTOBUF_C_TYPE_INT32:
@@ -166,11 +166,12 @@ int json_put_scalar(json_writer *w, const json_path *at, const ProtobufCFieldDes
     case PROTOBUF_C_TYPE_DOUBLE:
         return put_double(w, *(const double *)value, false);
     case PROTOBUF_C_TYPE_BOOL:
-        return json_put(w, *(const protobuf_c_boolean *)value ? "true" : "false");
+        return box_json_put(w, *(const protobuf_c_boolean *)value ? "true" : "false");
     case PROTOBUF_C_TYPE_ENUM:
         return put_enum(w, at, f->descriptor, *(const int *)value);
     case PROTOBUF_C_TYPE_STRING:
-        return json_put_string(w, at, *(char *const *)value != NULL ? *(char *const *)value : "");
+        return box_json_put_string(w, at,
+                                   *(char *const *)value != NULL ? *(char *const *)value : "");
     case PROTOBUF_C_TYPE_BYTES:
         return put_bytes(w, value);
     default:

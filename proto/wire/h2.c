@@ -11,16 +11,16 @@ static void break_connection(box_h2 *h, const char *text)
         (void)box_fail(&h->why, BOX_RUNTIME_UNAVAILABLE, "the connection is broken: %s", text);
 }
 
-void h2_kill(box_h2 *h, const char *text)
+void box_h2_kill(box_h2 *h, const char *text)
 {
     break_connection(h, text);
     h->is_dead = true;
 }
 
-void h2_check(box_h2 *h, int rv)
+void box_h2_check(box_h2 *h, int rv)
 {
     if (rv < 0 && nghttp2_is_fatal(rv))
-        h2_kill(h, nghttp2_strerror(rv));
+        box_h2_kill(h, nghttp2_strerror(rv));
 }
 
 static void session_new(box_h2 *h)
@@ -32,7 +32,7 @@ static void session_new(box_h2 *h)
     nghttp2_option_set_no_closed_streams(option, 1);
     /* Peers pad values with spaces; we strip them (grpc-conformance.md, 27). */
     nghttp2_option_set_no_rfc9113_leading_and_trailing_ws_validation(option, 1);
-    nghttp2_session_callbacks *cb = h2_callbacks_new();
+    nghttp2_session_callbacks *cb = box_h2_callbacks_new();
     rv = h->config.server ? nghttp2_session_server_new2(&h->session, cb, h, option)
                           : nghttp2_session_client_new2(&h->session, cb, h, option);
     assert(rv == 0);
@@ -50,10 +50,11 @@ static void submit_settings(box_h2 *h)
                          : (nghttp2_settings_entry){NGHTTP2_SETTINGS_ENABLE_PUSH, 0},
         {NGHTTP2_SETTINGS_NO_RFC7540_PRIORITIES, 1},
     };
-    h2_check(h,
-             nghttp2_submit_settings(h->session, NGHTTP2_FLAG_NONE, settings, BOX_COUNT(settings)));
-    h2_check(h, nghttp2_session_set_local_window_size(h->session, NGHTTP2_FLAG_NONE, 0,
-                                                      (int32_t)h->config.connection_window_bytes));
+    box_h2_check(
+        h, nghttp2_submit_settings(h->session, NGHTTP2_FLAG_NONE, settings, BOX_COUNT(settings)));
+    box_h2_check(h,
+                 nghttp2_session_set_local_window_size(h->session, NGHTTP2_FLAG_NONE, 0,
+                                                       (int32_t)h->config.connection_window_bytes));
 }
 
 static const char *copy_text(const char *text)
@@ -93,8 +94,8 @@ static void lose_stream(box_h2_stream *s)
         (void)box_fail(&why, BOX_CANCELLED, "the connection was lost");
     else if (why.reason == BOX_NONE)
         (void)box_fail(&why, BOX_RUNTIME_UNAVAILABLE, "the connection was lost");
-    h2_stream_closed(s, &why, NULL);
-    h2_stream_release(s);
+    box_h2_stream_closed(s, &why, NULL);
+    box_h2_stream_release(s);
 }
 
 void box_h2_free(box_h2 *h)
@@ -108,7 +109,7 @@ void box_h2_free(box_h2 *h)
         box_h2_stream *s = BOX_CONTAINER(h->streams.next, box_h2_stream, link);
         if (!h->config.server && s->remote_end) {
             s->paused = false; /* all of the answer is here: it is not lost with the connection */
-            h2_input_run(s);
+            box_h2_input_run(s);
             if (h->streams.next != &s->link)
                 continue;
             s->paused = true;
@@ -130,7 +131,7 @@ static void refuse(box_h2 *h, int rv)
     uint32_t code = rv == NGHTTP2_ERR_FLOODED            ? NGHTTP2_ENHANCE_YOUR_CALM
                     : rv == NGHTTP2_ERR_BAD_CLIENT_MAGIC ? NGHTTP2_PROTOCOL_ERROR
                                                          : NGHTTP2_INTERNAL_ERROR;
-    h2_check(h, nghttp2_session_terminate_session(h->session, code));
+    box_h2_check(h, nghttp2_session_terminate_session(h->session, code));
 }
 
 int box_h2_receive(box_h2 *h, const uint8_t *data, size_t len, box_error *err)
@@ -167,9 +168,9 @@ static void run_work(box_h2 *h)
             s->busy = false;
         }
         if (s->released)
-            h2_stream_release(s);
+            box_h2_stream_release(s);
         else
-            h2_input_run(s);
+            box_h2_input_run(s);
     }
 }
 
@@ -180,9 +181,9 @@ static void pump(box_h2 *h, box_buf *out)
         ssize_t n = nghttp2_session_mem_send(h->session, &data);
         box_error err;
         if (n < 0)
-            h2_kill(h, nghttp2_strerror((int)n));
+            box_h2_kill(h, nghttp2_strerror((int)n));
         else if (n > 0 && box_buf_add(out, data, (size_t)n, &err) < 0)
-            h2_kill(h, err.msg);
+            box_h2_kill(h, err.msg);
         if (n <= 0)
             return;
     }
@@ -224,8 +225,8 @@ void box_h2_drain(box_h2 *h)
     if (h->is_draining || !h->config.server)
         return;
     h->is_draining = true;
-    h2_check(h, nghttp2_submit_shutdown_notice(h->session));
-    h2_check(h, nghttp2_submit_ping(h->session, NGHTTP2_FLAG_NONE, h2_drain_ping));
+    box_h2_check(h, nghttp2_submit_shutdown_notice(h->session));
+    box_h2_check(h, nghttp2_submit_ping(h->session, NGHTTP2_FLAG_NONE, box_h2_drain_ping));
 }
 
 void box_h2_drain_finish(box_h2 *h)
@@ -233,7 +234,7 @@ void box_h2_drain_finish(box_h2 *h)
     if (!h->is_draining || h->drain_done)
         return;
     h->drain_done = true;
-    h2_check(h, nghttp2_submit_goaway(h->session, NGHTTP2_FLAG_NONE,
-                                      nghttp2_session_get_last_proc_stream_id(h->session),
-                                      NGHTTP2_NO_ERROR, NULL, 0));
+    box_h2_check(h, nghttp2_submit_goaway(h->session, NGHTTP2_FLAG_NONE,
+                                          nghttp2_session_get_last_proc_stream_id(h->session),
+                                          NGHTTP2_NO_ERROR, NULL, 0));
 }

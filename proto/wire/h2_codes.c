@@ -1,7 +1,7 @@
 /* What HTTP says instead of a gRPC status: status codes and reset codes as reasons. */
 #include "wire/h2_internal.h"
 
-void h2_status_from_http(int http_status, const char *content_type, box_error *out)
+void box_h2_status_from_http(int http_status, const char *content_type, box_error *out)
 {
     static const struct {
         int http;
@@ -26,7 +26,7 @@ void h2_status_from_http(int http_status, const char *content_type, box_error *o
                    http_status, content_type);
 }
 
-void h2_status_from_reset(uint32_t code, box_error *out)
+void box_h2_status_from_reset(uint32_t code, box_error *out)
 {
     static const struct {
         uint32_t code;

@@ -3,7 +3,7 @@
 #include "base/limits.h"
 #include "wire/h2_internal.h"
 
-const uint8_t h2_drain_ping[8] = {'b', 'o', 'x', 'd', 'r', 'a', 'i', 'n'};
+const uint8_t box_h2_drain_ping[8] = {'b', 'o', 'x', 'd', 'r', 'a', 'i', 'n'};
 
 /* NULL for a stream we let go of, or one that nghttp2 refuses by itself. */
 static box_h2_stream *stream_of(nghttp2_session *session, int32_t id)
@@ -20,7 +20,7 @@ static int on_begin_headers(nghttp2_session *session, const nghttp2_frame *frame
     box_h2_stream *s = stream_of(session, id);
     bool is_request = h->config.server && frame->headers.cat == NGHTTP2_HCAT_REQUEST;
     if (is_request) {
-        s = h2_stream_new(h, id);
+        s = box_h2_stream_new(h, id);
         (void)nghttp2_session_set_stream_user_data(session, id, s); /* it was just opened */
     } else if (h->config.server) {
         s = NULL; /* trailers of a request: nothing in them is for us */
@@ -35,7 +35,7 @@ static int on_header(nghttp2_session *session, const nghttp2_frame *frame, nghtt
     (void)session, (void)frame, (void)flags;
     box_h2 *h = arg;
     if (h->receiving != NULL)
-        h2_head_field(&h->receiving->head, name, value);
+        box_h2_head_field(&h->receiving->head, name, value);
     return 0;
 }
 
@@ -45,8 +45,8 @@ static int on_invalid_header(nghttp2_session *session, const nghttp2_frame *fram
                              nghttp2_rcbuf *name, nghttp2_rcbuf *value, uint8_t flags, void *arg)
 {
     (void)name, (void)value, (void)flags;
-    h2_check(arg, nghttp2_submit_rst_stream(session, NGHTTP2_FLAG_NONE, frame->hd.stream_id,
-                                            NGHTTP2_PROTOCOL_ERROR));
+    box_h2_check(arg, nghttp2_submit_rst_stream(session, NGHTTP2_FLAG_NONE, frame->hd.stream_id,
+                                                NGHTTP2_PROTOCOL_ERROR));
     return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
 }
 
@@ -55,34 +55,34 @@ static int on_invalid_header(nghttp2_session *session, const nghttp2_frame *fram
 static void take_turns(box_h2 *h, int32_t id)
 {
     nghttp2_extpri pri = {.urgency = NGHTTP2_EXTPRI_DEFAULT_URGENCY, .inc = 1};
-    h2_check(h, nghttp2_session_change_extpri_stream_priority(h->session, id, &pri, 1));
+    box_h2_check(h, nghttp2_session_change_extpri_stream_priority(h->session, id, &pri, 1));
 }
 
 static void headers_came(box_h2 *h, box_h2_stream *s, const nghttp2_frame *frame)
 {
     bool is_end = (frame->hd.flags & NGHTTP2_FLAG_END_STREAM) != 0;
     if (!h->config.server) {
-        h2_head_response(s, is_end);
+        box_h2_head_response(s, is_end);
         return;
     }
     if (frame->headers.cat == NGHTTP2_HCAT_REQUEST) {
         s->remote_end = is_end;
         take_turns(h, s->id);
-        h2_head_request(s);
+        box_h2_head_request(s);
     }
     s->remote_end |= is_end;
     if (is_end)
-        h2_input_run(s);
+        box_h2_input_run(s);
 }
 
 static void data_ended(box_h2 *h, box_h2_stream *s)
 {
     if (!h->config.server) {
-        h2_head_missing(s);
+        box_h2_head_missing(s);
         return;
     }
     s->remote_end = true;
-    h2_input_run(s);
+    box_h2_input_run(s);
 }
 
 static void goaway_came(box_h2 *h, const nghttp2_goaway *frame)
@@ -119,7 +119,7 @@ static int on_frame_recv(nghttp2_session *session, const nghttp2_frame *frame, v
         break;
     case NGHTTP2_PING:
         if ((frame->hd.flags & NGHTTP2_FLAG_ACK) != 0 && h->is_draining &&
-            memcmp(frame->ping.opaque_data, h2_drain_ping, sizeof h2_drain_ping) == 0)
+            memcmp(frame->ping.opaque_data, box_h2_drain_ping, sizeof box_h2_drain_ping) == 0)
             box_h2_drain_finish(h);
         break;
     default:
@@ -136,11 +136,11 @@ static int on_data_chunk(nghttp2_session *session, uint8_t flags, int32_t id, co
     (void)flags;
     box_h2_stream *s = stream_of(session, id);
     if (s == NULL) {
-        h2_check(arg, nghttp2_session_consume(session, id, len));
+        box_h2_check(arg, nghttp2_session_consume(session, id, len));
         return 0;
     }
-    h2_check(arg, nghttp2_session_consume_connection(session, len));
-    h2_input_data(s, data, len);
+    box_h2_check(arg, nghttp2_session_consume_connection(session, len));
+    box_h2_input_data(s, data, len);
     return 0;
 }
 
@@ -164,7 +164,7 @@ static int on_stream_close(nghttp2_session *session, int32_t id, uint32_t code, 
         return 0;
     if (h->receiving == s)
         h->receiving = NULL;
-    h2_stream_gone(s, code);
+    box_h2_stream_gone(s, code);
     return 0;
 }
 
@@ -194,7 +194,7 @@ static int send_data(nghttp2_session *session, nghttp2_frame *frame, const uint8
     if (s->was_full && box_buf_len(&s->out) < BOX_STREAM_LOW_WATER_BYTES) {
         s->was_full = false;
         s->wake = true;
-        h2_stream_queue_work(s);
+        box_h2_stream_queue_work(s);
     }
     return 0;
 }
@@ -204,14 +204,14 @@ static void end_went(box_h2 *h, box_h2_stream *s)
     s->end_sent = true;
     /* Trailers before the caller's end: it need not send the rest (grpc-conformance.md, 89). */
     if (h->config.server && !s->remote_end && !s->is_plain)
-        h2_stream_reset(s, NGHTTP2_NO_ERROR);
+        box_h2_stream_reset(s, NGHTTP2_NO_ERROR);
 }
 
 static int on_frame_send(nghttp2_session *session, const nghttp2_frame *frame, void *arg)
 {
     box_h2 *h = arg;
     if (frame->hd.type == NGHTTP2_GOAWAY && frame->goaway.error_code != NGHTTP2_NO_ERROR) {
-        h2_kill(h, nghttp2_http2_strerror(frame->goaway.error_code));
+        box_h2_kill(h, nghttp2_http2_strerror(frame->goaway.error_code));
         return 0;
     }
     if (frame->hd.type != NGHTTP2_DATA && frame->hd.type != NGHTTP2_HEADERS)
@@ -222,7 +222,8 @@ static int on_frame_send(nghttp2_session *session, const nghttp2_frame *frame, v
     if ((frame->hd.flags & NGHTTP2_FLAG_END_STREAM) != 0)
         end_went(h, s);
     else if (h->config.server && s->local_end && !s->is_plain && box_buf_len(&s->out) == 0)
-        h2_stream_send_tail(s); /* finished between nghttp2's asking for this DATA and sending it */
+        box_h2_stream_send_tail(
+            s); /* finished between nghttp2's asking for this DATA and sending it */
     return 0;
 }
 
@@ -234,14 +235,14 @@ static int on_frame_not_send(nghttp2_session *session, const nghttp2_frame *fram
     box_h2 *h = arg;
     if (h->config.server && frame->hd.type == NGHTTP2_HEADERS &&
         stream_of(session, frame->hd.stream_id) != NULL)
-        h2_check(h, nghttp2_submit_rst_stream(session, NGHTTP2_FLAG_NONE, frame->hd.stream_id,
-                                              NGHTTP2_INTERNAL_ERROR));
+        box_h2_check(h, nghttp2_submit_rst_stream(session, NGHTTP2_FLAG_NONE, frame->hd.stream_id,
+                                                  NGHTTP2_INTERNAL_ERROR));
     return 0;
 }
 
 /* --- the connection --------------------------------------------------------------------------- */
 
-nghttp2_session_callbacks *h2_callbacks_new(void)
+nghttp2_session_callbacks *box_h2_callbacks_new(void)
 {
     nghttp2_session_callbacks *cb;
     int rv = nghttp2_session_callbacks_new(&cb);

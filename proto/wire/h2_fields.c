@@ -87,8 +87,8 @@ static size_t metadata_count(const box_metadata *md)
 
 /* Pseudo-headers, grpc-timeout, protocol headers, then the application's (grpc-conformance.md, 8
  * and 24). The timeout changes with each call, so it is kept out of the peer's header table. */
-h2_block *h2_block_request(const box_h2 *h, const char *path, const box_metadata *metadata,
-                           uint64_t timeout_ns)
+h2_block *box_h2_block_request(const box_h2 *h, const char *path, const box_metadata *metadata,
+                               uint64_t timeout_ns)
 {
     const box_h2_config *c = &h->config;
     size_t text = strlen(path) + strlen(c->authority) + strlen(c->user_agent) + strlen(c->scheme) +
@@ -118,7 +118,7 @@ static void add_head(h2_block *b)
     add_literal(b, "grpc-accept-encoding", "identity");
 }
 
-h2_block *h2_block_headers(const box_metadata *metadata)
+h2_block *box_h2_block_headers(const box_metadata *metadata)
 {
     h2_block *b = block_new(HEAD_FIELDS + metadata_count(metadata), metadata_text(metadata));
     add_head(b);
@@ -186,8 +186,8 @@ static h2_block *block_status(int code, const status_text *t, const h2_block *on
     return b;
 }
 
-h2_block *h2_block_status(const box_error *err, const h2_block *only, const box_metadata *trailers,
-                          size_t limit_bytes)
+h2_block *box_h2_block_status(const box_error *err, const h2_block *only,
+                              const box_metadata *trailers, size_t limit_bytes)
 {
     BOX_AUTO(status_text_done) status_text t = {0};
     box_code code = err != NULL ? box_error_code(err) : BOX_CODE_OK;
@@ -205,7 +205,7 @@ h2_block *h2_block_status(const box_error *err, const h2_block *only, const box_
     return b;
 }
 
-h2_block *h2_block_plain(int status, size_t length)
+h2_block *box_h2_block_plain(int status, size_t length)
 {
     char number[24];
     h2_block *b = block_new(4, 2 * sizeof number);

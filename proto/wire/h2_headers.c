@@ -30,7 +30,7 @@ static const char *text_of(nghttp2_rcbuf *buf)
     return buf != NULL ? (const char *)nghttp2_rcbuf_get_buf(buf).base : "";
 }
 
-void h2_head_reset(h2_head *head)
+void box_h2_head_reset(h2_head *head)
 {
     box_metadata_done(&head->metadata);
     drop(&head->path);
@@ -198,7 +198,7 @@ static bool is_too_large(h2_head *head, size_t bytes)
     return true;
 }
 
-void h2_head_field(h2_head *head, nghttp2_rcbuf *name, nghttp2_rcbuf *value)
+void box_h2_head_field(h2_head *head, nghttp2_rcbuf *name, nghttp2_rcbuf *value)
 {
     nghttp2_vec n = nghttp2_rcbuf_get_buf(name);
     nghttp2_vec v = nghttp2_rcbuf_get_buf(value);
@@ -234,15 +234,16 @@ static bool refuse_plain(box_h2_stream *s)
 {
     const h2_head *head = &s->head;
     if (!head->is_post)
-        h2_stream_plain(s, 405, "gRPC calls are POST requests\n");
+        box_h2_stream_plain(s, 405, "gRPC calls are POST requests\n");
     else if (head->type != H2_TYPE_PROTO && head->error == NULL)
-        h2_stream_plain(s, 415, "this is a gRPC server: content-type must be application/grpc\n");
+        box_h2_stream_plain(s, 415,
+                            "this is a gRPC server: content-type must be application/grpc\n");
     else
         return false;
     return true;
 }
 
-void h2_head_request(box_h2_stream *s)
+void box_h2_head_request(box_h2_stream *s)
 {
     h2_head *head = &s->head;
     if (refuse_plain(s))
@@ -253,7 +254,7 @@ void h2_head_request(box_h2_stream *s)
         set_error(head, &err);
     }
     if (head->error != NULL) {
-        h2_stream_finish(s, head->error, NULL);
+        box_h2_stream_finish(s, head->error, NULL);
         return;
     }
     s->is_encoded = head->is_encoded;
@@ -265,7 +266,7 @@ void h2_head_request(box_h2_stream *s)
         .timeout_ns = head->timeout_ns,
     };
     s->h->events.request(s->h->owner, s, &request);
-    h2_head_reset(head);
+    box_h2_head_reset(head);
 }
 
 /* --- responses -------------------------------------------------------------------------------- */
@@ -276,8 +277,8 @@ static void response_status(const box_h2_stream *s, box_error *out)
     const h2_head *head = &s->head;
     bool grpc = s->head_seen || head->type != H2_TYPE_OTHER;
     if (head->grpc_status == NO_STATUS || !grpc) {
-        h2_status_from_http(s->head_seen ? s->http_status : head->http_status,
-                            text_of(head->content_type), out);
+        box_h2_status_from_http(s->head_seen ? s->http_status : head->http_status,
+                                text_of(head->content_type), out);
         return;
     }
     char text[BOX_ERROR_MSG];
@@ -299,9 +300,9 @@ static void end_with_status(box_h2_stream *s, const box_error *status)
     s->remote_end = true;
     if (!s->end_sent) { /* nothing we could still say matters (grpc-conformance.md, 89) */
         s->local_end = true;
-        h2_stream_reset(s, NGHTTP2_NO_ERROR);
+        box_h2_stream_reset(s, NGHTTP2_NO_ERROR);
     }
-    h2_input_run(s);
+    box_h2_input_run(s);
 }
 
 static void first_headers(box_h2_stream *s)
@@ -309,13 +310,13 @@ static void first_headers(box_h2_stream *s)
     h2_head *head = &s->head;
     box_error err;
     if (head->type == H2_TYPE_OTHER || head->type == H2_TYPE_NONE) {
-        h2_status_from_http(head->http_status, text_of(head->content_type), &err);
-        h2_stream_fail(s, &err);
+        box_h2_status_from_http(head->http_status, text_of(head->content_type), &err);
+        box_h2_stream_fail(s, &err);
         return;
     }
     if (head->error != NULL) {
         err = *head->error;
-        h2_stream_fail(s, &err);
+        box_h2_stream_fail(s, &err);
         return;
     }
     s->head_seen = true;
@@ -329,17 +330,17 @@ static void first_headers(box_h2_stream *s)
         s->busy = false;
     }
     if (s->released) {
-        h2_stream_release(s);
+        box_h2_stream_release(s);
         return;
     }
-    h2_head_reset(head);
+    box_h2_head_reset(head);
 }
 
-void h2_head_response(box_h2_stream *s, bool is_end)
+void box_h2_head_response(box_h2_stream *s, bool is_end)
 {
     bool interim = !s->head_seen && s->head.http_status / 100 == 1 && !is_end;
     if (interim) {
-        h2_head_reset(&s->head);
+        box_h2_head_reset(&s->head);
         return;
     }
     if (!is_end) {
@@ -352,9 +353,9 @@ void h2_head_response(box_h2_stream *s, bool is_end)
     end_with_status(s, &status);
 }
 
-void h2_head_missing(box_h2_stream *s)
+void box_h2_head_missing(box_h2_stream *s)
 {
     box_error status;
-    h2_status_from_http(s->http_status, text_of(s->head.content_type), &status);
+    box_h2_status_from_http(s->http_status, text_of(s->head.content_type), &status);
     end_with_status(s, &status);
 }

@@ -59,7 +59,7 @@ static size_t take_prefix(box_h2_stream *s, const uint8_t *data, size_t len)
         return n;
     box_error err;
     if (check_prefix(s, &err) < 0)
-        h2_stream_fail(s, &err);
+        box_h2_stream_fail(s, &err);
     else if (s->message_len == 0)
         deliver(s, data, 0);
     return n;
@@ -76,7 +76,7 @@ static size_t take_body(box_h2_stream *s, const uint8_t *data, size_t len)
     size_t n = need < len ? need : len;
     box_error err;
     if (box_buf_add(&s->partial, data, n, &err) < 0) {
-        h2_stream_fail(s, &err);
+        box_h2_stream_fail(s, &err);
         return n;
     }
     if (n < need)
@@ -102,11 +102,11 @@ static void give_back(box_h2_stream *s)
 {
     if (s->gone || s->debt == 0 || (s->paused && s->reads))
         return;
-    h2_check(s->h, nghttp2_session_consume_stream(s->h->session, s->id, s->debt));
+    box_h2_check(s->h, nghttp2_session_consume_stream(s->h->session, s->id, s->debt));
     s->debt = 0;
 }
 
-void h2_input_drop(box_h2_stream *s)
+void box_h2_input_drop(box_h2_stream *s)
 {
     s->reads = false;
     if (s->busy) /* the owner may be looking at a message in held or partial; run does it later */
@@ -122,11 +122,11 @@ static bool settle(box_h2_stream *s)
 {
     s->busy = false;
     if (s->released) {
-        h2_stream_release(s);
+        box_h2_stream_release(s);
         return true;
     }
     if (!s->reads)
-        h2_input_drop(s);
+        box_h2_input_drop(s);
     else
         give_back(s);
     return false;
@@ -140,10 +140,10 @@ static void drop_plain(box_h2_stream *s, size_t len)
     s->debt += len;
     give_back(s);
     if (!was_enough && s->plain_bytes > BOX_PLAIN_BODY_BYTES)
-        h2_stream_reset(s, NGHTTP2_NO_ERROR);
+        box_h2_stream_reset(s, NGHTTP2_NO_ERROR);
 }
 
-void h2_input_data(box_h2_stream *s, const uint8_t *data, size_t len)
+void box_h2_input_data(box_h2_stream *s, const uint8_t *data, size_t len)
 {
     size_t at = 0;
     if (s->is_plain) {
@@ -158,7 +158,7 @@ void h2_input_data(box_h2_stream *s, const uint8_t *data, size_t len)
     box_error err;
     if (at < len && s->reads) {
         if (box_buf_add(&s->held, data + at, len - at, &err) < 0)
-            h2_stream_fail(s, &err);
+            box_h2_stream_fail(s, &err);
     } else {
         s->debt += len - at;
     }
@@ -173,8 +173,8 @@ static void run_client_end(box_h2_stream *s)
     box_error status = s->status != NULL ? *s->status : (box_error){0};
     if (s->reads && s->prefix_len > 0 && s->status == NULL)
         (void)box_fail(&status, BOX_PROTOCOL, "the answer ended inside a message");
-    h2_stream_closed(s, &status, &s->head.metadata);
-    h2_stream_release(s);
+    box_h2_stream_closed(s, &status, &s->head.metadata);
+    box_h2_stream_release(s);
 }
 
 static void run_server_end(box_h2_stream *s)
@@ -185,13 +185,13 @@ static void run_server_end(box_h2_stream *s)
     box_error err;
     if (s->prefix_len > 0) {
         (void)box_fail(&err, BOX_PROTOCOL, "the request ended inside a message");
-        h2_stream_fail(s, &err);
+        box_h2_stream_fail(s, &err);
         return;
     }
     s->h->events.half_close(s->h->owner, s);
 }
 
-void h2_input_run(box_h2_stream *s)
+void box_h2_input_run(box_h2_stream *s)
 {
     if (s->busy)
         return; /* the delivery that runs goes on with it */

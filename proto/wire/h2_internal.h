@@ -114,60 +114,60 @@ struct box_h2 {
 
 /* h2.c */
 /* A fatal result of nghttp2 ends the connection. */
-void h2_check(box_h2 *h, int rv);
-void h2_kill(box_h2 *h, const char *text);
+void box_h2_check(box_h2 *h, int rv);
+void box_h2_kill(box_h2 *h, const char *text);
 
 /* h2_events.c */
-nghttp2_session_callbacks *h2_callbacks_new(void);
+nghttp2_session_callbacks *box_h2_callbacks_new(void);
 /* What our drain PING carries, so that its answer is known. */
-extern const uint8_t h2_drain_ping[8];
+extern const uint8_t box_h2_drain_ping[8];
 
 /* h2_stream.c */
-box_h2_stream *h2_stream_new(box_h2 *h, int32_t id);
+box_h2_stream *box_h2_stream_new(box_h2 *h, int32_t id);
 /* Ends our knowledge of it: unlinked, detached from nghttp2, freed (after the delivery that runs).
  */
-void h2_stream_release(box_h2_stream *s);
+void box_h2_stream_release(box_h2_stream *s);
 /* The closed event, if it did not come yet. */
-void h2_stream_closed(box_h2_stream *s, const box_error *why, const box_metadata *trailers);
+void box_h2_stream_closed(box_h2_stream *s, const box_error *why, const box_metadata *trailers);
 /* The call cannot go on: server answers with err, client resets; then closed. May free s. */
-void h2_stream_fail(box_h2_stream *s, const box_error *err);
-void h2_stream_reset(box_h2_stream *s, uint32_t code);
-void h2_stream_finish(box_h2_stream *s, const box_error *err, const box_metadata *trailers);
+void box_h2_stream_fail(box_h2_stream *s, const box_error *err);
+void box_h2_stream_reset(box_h2_stream *s, uint32_t code);
+void box_h2_stream_finish(box_h2_stream *s, const box_error *err, const box_metadata *trailers);
 /* Server: an ordinary HTTP answer of one line. */
-void h2_stream_plain(box_h2_stream *s, int status, const char *text);
+void box_h2_stream_plain(box_h2_stream *s, int status, const char *text);
 /* out was read until empty: trailers follow. */
-void h2_stream_send_tail(box_h2_stream *s);
-void h2_stream_queue_work(box_h2_stream *s);
+void box_h2_stream_send_tail(box_h2_stream *s);
+void box_h2_stream_queue_work(box_h2_stream *s);
 /* nghttp2 closed it with that code. Frees s, or leaves it until its held messages were taken. */
-void h2_stream_gone(box_h2_stream *s, uint32_t code);
+void box_h2_stream_gone(box_h2_stream *s, uint32_t code);
 
 /* h2_input.c */
-void h2_input_data(box_h2_stream *s, const uint8_t *data, size_t len);
+void box_h2_input_data(box_h2_stream *s, const uint8_t *data, size_t len);
 /* Delivers what waits, as far as the owner lets it: held messages, then the end. May free s. */
-void h2_input_run(box_h2_stream *s);
-void h2_input_drop(box_h2_stream *s);
+void box_h2_input_run(box_h2_stream *s);
+void box_h2_input_drop(box_h2_stream *s);
 
 /* h2_headers.c */
-void h2_head_reset(h2_head *head);
-void h2_head_field(h2_head *head, nghttp2_rcbuf *name, nghttp2_rcbuf *value);
+void box_h2_head_reset(h2_head *head);
+void box_h2_head_field(h2_head *head, nghttp2_rcbuf *name, nghttp2_rcbuf *value);
 /* The block is complete. May free s. */
-void h2_head_request(box_h2_stream *s);
-void h2_head_response(box_h2_stream *s, bool is_end);
+void box_h2_head_request(box_h2_stream *s);
+void box_h2_head_response(box_h2_stream *s, bool is_end);
 /* Client: END_STREAM came without trailers. */
-void h2_head_missing(box_h2_stream *s);
+void box_h2_head_missing(box_h2_stream *s);
 
 /* h2_codes.c */
 /* An answer without grpc-status (grpc/grpc doc/http-grpc-status-mapping.md). */
-void h2_status_from_http(int http_status, const char *content_type, box_error *out);
+void box_h2_status_from_http(int http_status, const char *content_type, box_error *out);
 /* RST_STREAM before any status (grpc-conformance.md, 87). */
-void h2_status_from_reset(uint32_t code, box_error *out);
+void box_h2_status_from_reset(uint32_t code, box_error *out);
 
 /* h2_fields.c */
-h2_block *h2_block_request(const box_h2 *h, const char *path, const box_metadata *metadata,
-                           uint64_t timeout_ns);
-h2_block *h2_block_headers(const box_metadata *metadata);
+h2_block *box_h2_block_request(const box_h2 *h, const char *path, const box_metadata *metadata,
+                               uint64_t timeout_ns);
+h2_block *box_h2_block_headers(const box_metadata *metadata);
 /* only: this is the whole answer. Kept within limit bytes by leaving out details, then text, then
  * metadata (grpc-conformance.md, 37). */
-h2_block *h2_block_status(const box_error *err, const h2_block *only, const box_metadata *trailers,
-                          size_t limit_bytes);
-h2_block *h2_block_plain(int status, size_t length);
+h2_block *box_h2_block_status(const box_error *err, const h2_block *only,
+                              const box_metadata *trailers, size_t limit_bytes);
+h2_block *box_h2_block_plain(int status, size_t length);

@@ -4,7 +4,7 @@
 #include "base/limits.h"
 #include "wire/h2_internal.h"
 
-box_h2_stream *h2_stream_new(box_h2 *h, int32_t id)
+box_h2_stream *box_h2_stream_new(box_h2 *h, int32_t id)
 {
     box_h2_stream *s = box_alloc(sizeof *s);
     s->h = h;
@@ -21,7 +21,7 @@ box_h2_stream *h2_stream_new(box_h2 *h, int32_t id)
 
 static void stream_free(box_h2_stream *s)
 {
-    h2_head_reset(&s->head);
+    box_h2_head_reset(&s->head);
     box_buf_done(&s->partial);
     box_buf_done(&s->held);
     box_buf_done(&s->out);
@@ -31,7 +31,7 @@ static void stream_free(box_h2_stream *s)
     free(s);
 }
 
-void h2_stream_release(box_h2_stream *s)
+void box_h2_stream_release(box_h2_stream *s)
 {
     if (!s->released) {
         s->released = true;
@@ -47,7 +47,7 @@ void h2_stream_release(box_h2_stream *s)
         stream_free(s);
 }
 
-void h2_stream_closed(box_h2_stream *s, const box_error *why, const box_metadata *trailers)
+void box_h2_stream_closed(box_h2_stream *s, const box_error *why, const box_metadata *trailers)
 {
     if (!s->is_open)
         return;
@@ -57,32 +57,33 @@ void h2_stream_closed(box_h2_stream *s, const box_error *why, const box_metadata
     s->h->events.closed(s->h->owner, s, why, trailers);
 }
 
-void h2_stream_reset(box_h2_stream *s, uint32_t code)
+void box_h2_stream_reset(box_h2_stream *s, uint32_t code)
 {
     if (!s->gone)
-        h2_check(s->h, nghttp2_submit_rst_stream(s->h->session, NGHTTP2_FLAG_NONE, s->id, code));
+        box_h2_check(s->h,
+                     nghttp2_submit_rst_stream(s->h->session, NGHTTP2_FLAG_NONE, s->id, code));
 }
 
-void h2_stream_fail(box_h2_stream *s, const box_error *err)
+void box_h2_stream_fail(box_h2_stream *s, const box_error *err)
 {
-    h2_input_drop(s);
+    box_h2_input_drop(s);
     if (s->h->config.server) {
-        h2_stream_finish(s, err, NULL);
-        h2_stream_closed(s, err, NULL);
+        box_h2_stream_finish(s, err, NULL);
+        box_h2_stream_closed(s, err, NULL);
         return;
     }
-    h2_stream_reset(s, NGHTTP2_CANCEL);
-    h2_stream_closed(s, err, NULL);
-    h2_stream_release(s);
+    box_h2_stream_reset(s, NGHTTP2_CANCEL);
+    box_h2_stream_closed(s, err, NULL);
+    box_h2_stream_release(s);
 }
 
-void h2_stream_queue_work(box_h2_stream *s)
+void box_h2_stream_queue_work(box_h2_stream *s)
 {
     if (!box_list_linked(&s->work) && !s->released)
         box_list_append(&s->h->work, &s->work);
 }
 
-void h2_stream_gone(box_h2_stream *s, uint32_t code)
+void box_h2_stream_gone(box_h2_stream *s, uint32_t code)
 {
     s->gone = true;
     box_error why = {0};
@@ -91,17 +92,17 @@ void h2_stream_gone(box_h2_stream *s, uint32_t code)
             why = *s->status;
         else if (!s->end_sent)
             (void)box_fail(&why, BOX_CANCELLED, "the caller went away");
-        h2_stream_closed(s, &why, NULL);
-        h2_stream_release(s);
+        box_h2_stream_closed(s, &why, NULL);
+        box_h2_stream_release(s);
         return;
     }
     if (s->remote_end)
         return; /* its status is here and waits for held messages to be taken */
-    h2_status_from_reset(code, &why);
+    box_h2_status_from_reset(code, &why);
     if (code == NGHTTP2_REFUSED_STREAM && s->h->why.reason != BOX_NONE)
         why = s->h->why;
-    h2_stream_closed(s, &why, NULL);
-    h2_stream_release(s);
+    box_h2_stream_closed(s, &why, NULL);
+    box_h2_stream_release(s);
 }
 
 /* --- output ----------------------------------------------------------------------------------- */
@@ -129,7 +130,7 @@ static ssize_t read_out(nghttp2_session *session, int32_t id, uint8_t *buf, size
     *flags |= NGHTTP2_DATA_FLAG_EOF;
     if (s->h->config.server && !s->is_plain) {
         *flags |= NGHTTP2_DATA_FLAG_NO_END_STREAM;
-        h2_stream_send_tail(s);
+        box_h2_stream_send_tail(s);
     }
     return (ssize_t)have;
 }
@@ -144,14 +145,15 @@ static void resume(box_h2_stream *s)
     if (!s->deferred || s->gone)
         return;
     s->deferred = false;
-    h2_check(s->h, nghttp2_session_resume_data(s->h->session, s->id));
+    box_h2_check(s->h, nghttp2_session_resume_data(s->h->session, s->id));
 }
 
-void h2_stream_send_tail(box_h2_stream *s)
+void box_h2_stream_send_tail(box_h2_stream *s)
 {
     if (s->tail == NULL || s->gone)
         return;
-    h2_check(s->h, nghttp2_submit_trailer(s->h->session, s->id, s->tail->fields, s->tail->count));
+    box_h2_check(s->h,
+                 nghttp2_submit_trailer(s->h->session, s->id, s->tail->fields, s->tail->count));
     free(s->tail);
     s->tail = NULL;
 }
@@ -160,14 +162,14 @@ static void submit_response(box_h2_stream *s, const h2_block *block, bool with_d
 {
     nghttp2_data_provider data = provider();
     s->head_sent = true;
-    h2_check(s->h, nghttp2_submit_response(s->h->session, s->id, block->fields, block->count,
-                                           with_data ? &data : NULL));
+    box_h2_check(s->h, nghttp2_submit_response(s->h->session, s->id, block->fields, block->count,
+                                               with_data ? &data : NULL));
 }
 
 static void send_headers(box_h2_stream *s)
 {
     if (s->headers == NULL)
-        s->headers = h2_block_headers(NULL);
+        s->headers = box_h2_block_headers(NULL);
     submit_response(s, s->headers, true);
     free(s->headers);
     s->headers = NULL;
@@ -178,33 +180,33 @@ static size_t header_limit(const box_h2 *h)
     return nghttp2_session_get_remote_settings(h->session, NGHTTP2_SETTINGS_MAX_HEADER_LIST_SIZE);
 }
 
-void h2_stream_finish(box_h2_stream *s, const box_error *err, const box_metadata *trailers)
+void box_h2_stream_finish(box_h2_stream *s, const box_error *err, const box_metadata *trailers)
 {
     if (s->local_end || s->gone)
         return;
     s->local_end = true;
-    h2_input_drop(s);
+    box_h2_input_drop(s);
     if (s->head_sent) {
-        s->tail = h2_block_status(err, NULL, trailers, header_limit(s->h));
+        s->tail = box_h2_block_status(err, NULL, trailers, header_limit(s->h));
         if (box_buf_len(&s->out) == 0) /* needs no window, unlike asking for DATA once more */
-            h2_stream_send_tail(s);
+            box_h2_stream_send_tail(s);
         return;
     }
-    h2_block *head = s->headers != NULL ? s->headers : h2_block_headers(NULL);
-    h2_block *all = h2_block_status(err, head, trailers, header_limit(s->h));
+    h2_block *head = s->headers != NULL ? s->headers : box_h2_block_headers(NULL);
+    h2_block *all = box_h2_block_status(err, head, trailers, header_limit(s->h));
     submit_response(s, all, false);
     free(all);
     free(head);
     s->headers = NULL;
 }
 
-void h2_stream_plain(box_h2_stream *s, int status, const char *text)
+void box_h2_stream_plain(box_h2_stream *s, int status, const char *text)
 {
     box_error err;
-    h2_block *block = h2_block_plain(status, strlen(text));
+    h2_block *block = box_h2_block_plain(status, strlen(text));
     s->local_end = s->is_plain = true;
     if (!s->head.is_head && box_buf_add(&s->out, text, strlen(text), &err) < 0)
-        h2_stream_reset(s, NGHTTP2_INTERNAL_ERROR);
+        box_h2_stream_reset(s, NGHTTP2_INTERNAL_ERROR);
     submit_response(s, block, !s->head.is_head);
     free(block);
 }
@@ -242,15 +244,15 @@ int box_h2_request_start(box_h2 *h, const char *path, const box_metadata *metada
         *err = h->why;
         return -1;
     }
-    BOX_AUTO(box_freep) h2_block *block = h2_block_request(h, path, metadata, timeout_ns);
+    BOX_AUTO(box_freep) h2_block *block = box_h2_block_request(h, path, metadata, timeout_ns);
     if (check_request_size(h, block, err) < 0)
         return -1;
     nghttp2_data_provider data = provider();
-    box_h2_stream *s = h2_stream_new(h, 0);
+    box_h2_stream *s = box_h2_stream_new(h, 0);
     int32_t id = nghttp2_submit_request(h->session, NULL, block->fields, block->count, &data, s);
     if (id < 0) {
         s->gone = true;
-        h2_stream_release(s);
+        box_h2_stream_release(s);
         return box_fail(err, BOX_RUNTIME_UNAVAILABLE, "the connection takes no more calls: %s",
                         nghttp2_strerror(id));
     }
@@ -274,11 +276,11 @@ void box_h2_cancel(box_h2_stream *s, const box_error *why)
     if (!s->is_open)
         return;
     s->local_end = true;
-    h2_input_drop(s);
-    h2_stream_reset(s, NGHTTP2_CANCEL);
-    h2_stream_closed(s, why, NULL);
+    box_h2_input_drop(s);
+    box_h2_stream_reset(s, NGHTTP2_CANCEL);
+    box_h2_stream_closed(s, why, NULL);
     if (!s->h->config.server)
-        h2_stream_release(s);
+        box_h2_stream_release(s);
 }
 
 static void set_status(box_h2_stream *s, const box_error *status)
@@ -295,12 +297,12 @@ static void lose_writer(box_h2_stream *s, box_error *err)
     (void)box_wrap(err, "messages are produced faster than they are read");
     set_status(s, err);
     s->local_end = true;
-    h2_input_drop(s);
-    h2_stream_reset(s, s->h->config.server ? NGHTTP2_INTERNAL_ERROR : NGHTTP2_CANCEL);
+    box_h2_input_drop(s);
+    box_h2_stream_reset(s, s->h->config.server ? NGHTTP2_INTERNAL_ERROR : NGHTTP2_CANCEL);
     if (s->h->config.server)
         return;
     s->remote_end = true;
-    h2_stream_queue_work(s);
+    box_h2_stream_queue_work(s);
 }
 
 void box_h2_message(box_h2_stream *s, const uint8_t *data, size_t len)
@@ -311,7 +313,7 @@ void box_h2_message(box_h2_stream *s, const uint8_t *data, size_t len)
     box_error err;
     if (box_buf_reserve(&s->out, H2_PREFIX + len, &room, &err) < 0) {
         if (s->h->config.server && !s->head_sent)
-            h2_stream_finish(s, &err, NULL); /* nothing was said yet: it can be told */
+            box_h2_stream_finish(s, &err, NULL); /* nothing was said yet: it can be told */
         else
             lose_writer(s, &err);
         return;
@@ -334,13 +336,13 @@ void box_h2_set_headers(box_h2_stream *s, const box_metadata *headers)
     if (!s->is_open || s->head_sent)
         return;
     free(s->headers);
-    s->headers = h2_block_headers(headers);
+    s->headers = box_h2_block_headers(headers);
 }
 
 void box_h2_finish(box_h2_stream *s, const box_error *err, const box_metadata *trailers)
 {
     if (s->is_open)
-        h2_stream_finish(s, err, trailers);
+        box_h2_stream_finish(s, err, trailers);
 }
 
 size_t box_h2_unsent_bytes(const box_h2_stream *s)
@@ -359,5 +361,5 @@ void box_h2_pause(box_h2_stream *s, bool paused)
         return;
     s->paused = paused;
     if (!paused)
-        h2_stream_queue_work(s);
+        box_h2_stream_queue_work(s);
 }

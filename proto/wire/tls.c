@@ -79,7 +79,7 @@ static int fail_session(box_tls *t, box_error *err)
                         X509_verify_cert_error_string(verify), verify_hint(verify));
     }
     const char *hint = t->server ? "" : alert_hint(ERR_GET_REASON(code));
-    return box_fail(err, BOX_RUNTIME_UNAVAILABLE, "TLS: %s%s", tls_openssl_text(), hint);
+    return box_fail(err, BOX_RUNTIME_UNAVAILABLE, "TLS: %s%s", box_tls_openssl_text(), hint);
 }
 
 /* --- the bytes between OpenSSL and us --------------------------------------------------------- */
@@ -117,7 +117,7 @@ static long bio_ctrl(BIO *bio, int command, long num, void *ptr)
     return command == BIO_CTRL_FLUSH; /* nothing is held back; nothing else is supported */
 }
 
-BIO_METHOD *tls_bio_method_new(void)
+BIO_METHOD *box_tls_bio_method_new(void)
 {
     BIO_METHOD *m = BIO_meth_new(BIO_get_new_index() | BIO_TYPE_SOURCE_SINK, "box_tls");
     if (m == NULL)
@@ -219,7 +219,7 @@ int box_tls_new(box_tls_context *c, const char *server_name, box_tls **out, box_
     BIO *bio = BIO_new(c->method);
     if (t->ssl == NULL || bio == NULL) {
         BIO_free(bio);
-        return box_fail(err, BOX_INTERNAL, "cannot set up TLS: %s", tls_openssl_text());
+        return box_fail(err, BOX_INTERNAL, "cannot set up TLS: %s", box_tls_openssl_text());
     }
     BIO_set_data(bio, t);
     BIO_set_init(bio, 1);

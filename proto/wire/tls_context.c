@@ -7,7 +7,7 @@
 
 static const uint8_t alpn_h2[] = {2, 'h', '2'};
 
-const char *tls_openssl_text(void)
+const char *box_tls_openssl_text(void)
 {
     unsigned long code = ERR_peek_error();
     const char *text = code != 0 ? ERR_reason_error_string(code) : NULL;
@@ -54,14 +54,14 @@ static box_tls_context *context_new(bool server, box_tls_version min, box_error 
     BOX_AUTO(context_freep) box_tls_context *c = box_alloc(sizeof *c);
     ERR_clear_error();
     c->server = server;
-    c->method = tls_bio_method_new();
+    c->method = box_tls_bio_method_new();
     c->ctx = SSL_CTX_new(server ? TLS_server_method() : TLS_client_method());
     if (c->ctx == NULL || c->method == NULL ||
         SSL_CTX_set_min_proto_version(c->ctx,
                                       min == BOX_TLS_1_3 ? TLS1_3_VERSION : TLS1_2_VERSION) != 1 ||
         SSL_CTX_set_cipher_list(c->ctx, TLS_1_2_CIPHERS) != 1 ||
         SSL_CTX_set1_groups_list(c->ctx, TLS_GROUPS) != 1) {
-        (void)box_fail(err, BOX_INTERNAL, "cannot set up TLS: %s", tls_openssl_text());
+        (void)box_fail(err, BOX_INTERNAL, "cannot set up TLS: %s", box_tls_openssl_text());
         return NULL;
     }
     SSL_CTX_set_options(c->ctx, SSL_OP_NO_COMPRESSION | SSL_OP_NO_RENEGOTIATION);
@@ -73,12 +73,13 @@ static int use_certificate(box_tls_context *c, const char *cert, const char *key
 {
     if (SSL_CTX_use_certificate_chain_file(c->ctx, cert) != 1)
         return box_fail(err, BOX_VALIDATION, "cannot use certificate file %s: %s", cert,
-                        tls_openssl_text());
+                        box_tls_openssl_text());
     if (SSL_CTX_use_PrivateKey_file(c->ctx, key, SSL_FILETYPE_PEM) != 1)
-        return box_fail(err, BOX_VALIDATION, "cannot use key file %s: %s", key, tls_openssl_text());
+        return box_fail(err, BOX_VALIDATION, "cannot use key file %s: %s", key,
+                        box_tls_openssl_text());
     if (SSL_CTX_check_private_key(c->ctx) != 1)
         return box_fail(err, BOX_VALIDATION, "key %s does not belong to certificate %s: %s", key,
-                        cert, tls_openssl_text());
+                        cert, box_tls_openssl_text());
     return 0;
 }
 
@@ -89,7 +90,7 @@ static int require_client(box_tls_context *c, const char *ca, box_error *err)
     if (names == NULL || SSL_CTX_load_verify_file(c->ctx, ca) != 1) {
         sk_X509_NAME_pop_free(names, X509_NAME_free);
         return box_fail(err, BOX_VALIDATION, "cannot use client CA file %s: %s", ca,
-                        tls_openssl_text());
+                        box_tls_openssl_text());
     }
     SSL_CTX_set_client_CA_list(c->ctx, names);
     SSL_CTX_set_verify(c->ctx, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, NULL);
@@ -107,7 +108,7 @@ int box_tls_context_server(const box_tls_server_config *config, box_tls_context 
         return -1;
     SSL_CTX_set_alpn_select_cb(c->ctx, select_alpn, NULL);
     if (SSL_CTX_set_session_id_context(c->ctx, session_context, sizeof session_context - 1) != 1)
-        return box_fail(err, BOX_INTERNAL, "cannot set up TLS: %s", tls_openssl_text());
+        return box_fail(err, BOX_INTERNAL, "cannot set up TLS: %s", box_tls_openssl_text());
     *out = box_take(c);
     return 0;
 }
@@ -120,16 +121,16 @@ int box_tls_context_client(const char *ca_file, const char *cert_file, const cha
         return -1;
     if (ca_file != NULL && SSL_CTX_load_verify_file(c->ctx, ca_file) != 1)
         return box_fail(err, BOX_VALIDATION, "cannot use CA file %s: %s", ca_file,
-                        tls_openssl_text());
+                        box_tls_openssl_text());
     if (ca_file == NULL && SSL_CTX_set_default_verify_paths(c->ctx) != 1)
         return box_fail(err, BOX_VALIDATION, "cannot load the system's CAs: %s",
-                        tls_openssl_text());
+                        box_tls_openssl_text());
     if (cert_file != NULL &&
         use_certificate(c, cert_file, key_file != NULL ? key_file : cert_file, err) < 0)
         return -1;
     SSL_CTX_set_verify(c->ctx, SSL_VERIFY_PEER, NULL);
     if (SSL_CTX_set_alpn_protos(c->ctx, alpn_h2, sizeof alpn_h2) != 0) /* 0 is success here */
-        return box_fail(err, BOX_INTERNAL, "cannot set up TLS: %s", tls_openssl_text());
+        return box_fail(err, BOX_INTERNAL, "cannot set up TLS: %s", box_tls_openssl_text());
     *out = box_take(c);
     return 0;
 }

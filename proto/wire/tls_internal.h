@@ -13,6 +13,6 @@ struct box_tls_context {
 };
 
 /* OpenSSL's first queued error as text; the queue is empty afterwards. */
-const char *tls_openssl_text(void);
+const char *box_tls_openssl_text(void);
 /* A BIO whose data is its box_tls. NULL when memory is out. */
-BIO_METHOD *tls_bio_method_new(void);
+BIO_METHOD *box_tls_bio_method_new(void);

@@ -51,7 +51,7 @@ static void on_accept_retry(void *arg)
 static bool accept_one(net_loop *nl, const box_listener *l)
 {
     if (atomic_load(&nl->net->connections_open) >= BOX_MAX_CONNECTIONS &&
-        !connection_evict_stranger(nl)) {
+        !box_connection_evict_stranger(nl)) {
         rest(nl, "too many connections");
         return false;
     }
@@ -68,7 +68,7 @@ static bool accept_one(net_loop *nl, const box_listener *l)
     nl->accept_rested = false;
     char address[ADDRESS_TEXT];
     address_text(&from, address);
-    connection_start(nl, fd, l->unix_path != NULL, address, l->tls, NULL, NULL);
+    box_connection_start(nl, fd, l->unix_path != NULL, address, l->tls, NULL, NULL);
     return true;
 }
 
@@ -80,7 +80,7 @@ static void on_acceptable(void *arg, int events)
         ;
 }
 
-void accept_start(net_loop *nl)
+void box_accept_start(net_loop *nl)
 {
     nl->accept_retry = box_timer_new(nl->loop, on_accept_retry, nl);
     for (unsigned i = 0; i < nl->net->n_listeners; i++) {
@@ -93,7 +93,7 @@ void accept_start(net_loop *nl)
     set_accepting(nl, true);
 }
 
-void accept_stop(net_loop *nl)
+void box_accept_stop(net_loop *nl)
 {
     for (unsigned i = 0; i < nl->net->n_listeners; i++)
         box_watch_free(box_take(nl->accepts[i].watch));

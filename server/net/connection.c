@@ -13,7 +13,7 @@
 
 static void on_timer(void *arg)
 {
-    connection_handle(arg, EVENT_TIMEOUT);
+    box_connection_handle(arg, EVENT_TIMEOUT);
 }
 
 static void ignore(connection *c)
@@ -24,7 +24,7 @@ static void ignore(connection *c)
 static void drain(connection *c)
 {
     box_h2_drain(box_rpc_connection_h2(c->rpc));
-    connection_want_flush(c);
+    box_connection_want_flush(c);
 }
 
 /* Over TCP, and no call of it came with a token that is good. */
@@ -35,7 +35,7 @@ static bool is_stranger(const connection *c)
     return c->state == STATE_HANDSHAKE || !box_rpc_connection_is_known(c->rpc);
 }
 
-void connection_set_timer(connection *c)
+void box_connection_set_timer(connection *c)
 {
     box_time at = c->blocked ? c->stall_at : BOX_TIME_NEVER;
     if (is_stranger(c) && c->stranger_until < at)
@@ -47,9 +47,9 @@ static void opened(connection *c)
 {
     c->state = STATE_OPEN;
     c->stranger_until = box_now() + BOX_STRANGER_SECONDS * BOX_SECOND;
-    connection_set_timer(c);
+    box_connection_set_timer(c);
     if (c->blocked) /* now its own limit counts */
-        connection_set_blocked(c, true, true);
+        box_connection_set_blocked(c, true, true);
     if (c->nl->draining)
         drain(c);
 }
@@ -69,7 +69,7 @@ static void reap(void *arg)
     net_loop *nl = c->nl;
     box_list_remove(&c->link);
     connection_free(c);
-    net_loop_check_drained(nl);
+    box_net_loop_check_drained(nl);
 }
 
 /* The connection stays in its loop's list, so that a drain waits for it, until the end of the turn:
@@ -99,7 +99,7 @@ static void begin_closing(connection *c)
             box_log(BOX_DEBUG, "net.goaway_lost", BOX_STR("peer", c->address), BOX_ERR(&err));
     }
     box_rpc_connection_end(box_take(c->rpc));
-    connection_want_flush(c);
+    box_connection_want_flush(c);
 }
 
 static void say_goodbye(connection *c)
@@ -119,7 +119,7 @@ static void say_goodbye(connection *c)
 static void drain_finish(connection *c)
 {
     box_h2_drain_finish(box_rpc_connection_h2(c->rpc));
-    connection_want_flush(c);
+    box_connection_want_flush(c);
 }
 
 /* The peer takes nothing, or is one that nobody knows and that does nothing: the place is for
@@ -135,7 +135,7 @@ static void waited_enough(connection *c)
         begin_closing(c);
     } else {
         c->stranger_until = now + BOX_STRANGER_SECONDS * BOX_SECOND;
-        connection_set_timer(c);
+        box_connection_set_timer(c);
     }
 }
 
@@ -144,7 +144,7 @@ static void cancel_calls(connection *c)
     box_error why = {0};
     (void)box_fail(&why, BOX_SHUTTING_DOWN, "the server is stopping");
     box_rpc_connection_end_calls(c->rpc, &why);
-    connection_want_flush(c);
+    box_connection_want_flush(c);
 }
 
 typedef void (*event_handler)(connection *c);
@@ -217,12 +217,12 @@ static const event_handler transitions[STATE_COUNT][EVENT_COUNT] = {
         },
 };
 
-void connection_handle(connection *c, connection_event event)
+void box_connection_handle(connection *c, connection_event event)
 {
     transitions[c->state][event](c);
 }
 
-void connection_reap_all(net_loop *nl)
+void box_connection_reap_all(net_loop *nl)
 {
     for (box_list *at = nl->connections.next, *next; at != &nl->connections; at = next) {
         next = at->next;
@@ -230,27 +230,27 @@ void connection_reap_all(net_loop *nl)
     }
 }
 
-void connection_event_all(net_loop *nl, connection_event event)
+void box_connection_event_all(net_loop *nl, connection_event event)
 {
     /* Closing one leaves it in the list until the end of the turn. */
     for (box_list *at = nl->connections.next; at != &nl->connections; at = at->next)
-        connection_handle(BOX_CONTAINER(at, connection, link), event);
+        box_connection_handle(BOX_CONTAINER(at, connection, link), event);
 }
 
-bool connection_evict_stranger(net_loop *nl)
+bool box_connection_evict_stranger(net_loop *nl)
 {
     /* The oldest comes first: who has only just connected is left the time to say who it is. */
     for (box_list *at = nl->connections.next; at != &nl->connections; at = at->next) {
         connection *c = BOX_CONTAINER(at, connection, link);
         if (!is_stranger(c))
             continue;
-        connection_handle(c, EVENT_FORCE);
+        box_connection_handle(c, EVENT_FORCE);
         return true;
     }
     return false;
 }
 
-void connection_recheck_all(net_loop *nl)
+void box_connection_recheck_all(net_loop *nl)
 {
     for (box_list *at = nl->connections.next; at != &nl->connections; at = at->next) {
         connection *c = BOX_CONTAINER(at, connection, link);
@@ -294,16 +294,16 @@ static int set_up(connection *c, bool is_unix, box_tls_context *tls, box_error *
         return -1;
     if (tls != NULL && box_tls_new(tls, NULL, &c->tls, err) < 0)
         return -1;
-    return box_watch_new(c->nl->loop, c->fd, connection_on_ready, c, &c->watch, err);
+    return box_watch_new(c->nl->loop, c->fd, box_connection_on_ready, c, &c->watch, err);
 }
 
-void connection_start(net_loop *nl, int fd, bool is_unix, const char *address, box_tls_context *tls,
-                      void (*closed)(void *arg), void *arg)
+void box_connection_start(net_loop *nl, int fd, bool is_unix, const char *address,
+                          box_tls_context *tls, void (*closed)(void *arg), void *arg)
 {
     box_error err = {0};
     connection *c = box_alloc(sizeof *c);
     *c = (connection){.nl = nl, .fd = fd, .closed = closed, .closed_arg = arg};
-    c->flush.fn = connection_on_flush;
+    c->flush.fn = box_connection_on_flush;
     snprintf(c->address, sizeof c->address, "%s", address);
     box_buf_init(&c->out, 2 * BOX_SEND_BYTES);
     if (set_up(c, is_unix, tls, &err) < 0) {
@@ -315,14 +315,14 @@ void connection_start(net_loop *nl, int fd, bool is_unix, const char *address, b
         return;
     }
     set_socket_options(fd, is_unix);
-    c->rpc = box_rpc_connection_new(&nl->net->rpc, nl->loop, &c->peer, connection_on_output, c);
+    c->rpc = box_rpc_connection_new(&nl->net->rpc, nl->loop, &c->peer, box_connection_on_output, c);
     c->timer = box_timer_new(nl->loop, on_timer, c);
     box_timer_set(c->timer, box_now() + BOX_HANDSHAKE_TIMEOUT_SECONDS * BOX_SECOND);
     box_list_append(&nl->connections, &c->link);
     atomic_fetch_add(&nl->net->connections_open, 1);
     atomic_fetch_add(&nl->net->connections_total, 1);
-    connection_watch(c, BOX_READABLE);
-    connection_want_flush(c); /* clear text: SETTINGS */
+    box_connection_watch(c, BOX_READABLE);
+    box_connection_want_flush(c); /* clear text: SETTINGS */
     if (nl->draining)
-        connection_handle(c, EVENT_FORCE);
+        box_connection_handle(c, EVENT_FORCE);
 }

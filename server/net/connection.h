@@ -40,17 +40,17 @@ struct connection {
 };
 
 /* connection.c */
-void connection_handle(connection *c, connection_event event);
+void box_connection_handle(connection *c, connection_event event);
 /* While open: sets the timer to what comes next. */
-void connection_set_timer(connection *c);
+void box_connection_set_timer(connection *c);
 
 /* connection_io.c */
-void connection_on_ready(void *arg, int events); /* of watch */
-void connection_on_output(void *arg);            /* of rpc */
-void connection_on_flush(box_later *later);      /* of flush */
+void box_connection_on_ready(void *arg, int events); /* of watch */
+void box_connection_on_output(void *arg);            /* of rpc */
+void box_connection_on_flush(box_later *later);      /* of flush */
 /* Sends what there is at the end of the loop's turn. */
-void connection_want_flush(connection *c);
-void connection_watch(connection *c, int events);
+void box_connection_want_flush(connection *c);
+void box_connection_watch(connection *c, int events);
 /* The socket takes no more, or does again; progress: it took something just now. Decides whether to
  * read on, and how long to wait for it. */
-void connection_set_blocked(connection *c, bool blocked, bool progress);
+void box_connection_set_blocked(connection *c, bool blocked, bool progress);

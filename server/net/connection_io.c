@@ -11,13 +11,13 @@ enum { PREFACE_BYTES = 24 + 9 };
 
 /* --- out -------------------------------------------------------------------------------------- */
 
-void connection_want_flush(connection *c)
+void box_connection_want_flush(connection *c)
 {
     if (c->state != STATE_CLOSED)
         box_loop_later(c->nl->loop, &c->flush);
 }
 
-void connection_watch(connection *c, int events)
+void box_connection_watch(connection *c, int events)
 {
     if (events != c->watched)
         box_watch_set(c->watch, events);
@@ -27,7 +27,7 @@ void connection_watch(connection *c, int events)
 static void update_watch(connection *c)
 {
     bool read = !c->blocked || c->blocked_received < BOX_BLOCKED_READ_BYTES;
-    connection_watch(c, (read ? BOX_READABLE : 0) | (c->blocked ? BOX_WRITABLE : 0));
+    box_connection_watch(c, (read ? BOX_READABLE : 0) | (c->blocked ? BOX_WRITABLE : 0));
 }
 
 /* What can be sent now; more is taken from HTTP/2 only when nothing waits, so that at most one
@@ -61,7 +61,7 @@ static void consume(connection *c, size_t len)
         box_buf_consume(&c->out, len);
 }
 
-void connection_set_blocked(connection *c, bool blocked, bool progress)
+void box_connection_set_blocked(connection *c, bool blocked, bool progress)
 {
     bool restart = progress || !c->blocked; /* the limits of a blocked peer begin anew */
     bool changed = blocked != c->blocked || (blocked && restart);
@@ -71,7 +71,7 @@ void connection_set_blocked(connection *c, bool blocked, bool progress)
         c->blocked_received = 0;
     c->blocked = blocked;
     if (changed && c->state == STATE_OPEN)
-        connection_set_timer(c);
+        box_connection_set_timer(c);
     update_watch(c);
 }
 
@@ -106,28 +106,28 @@ static void flush(connection *c)
     size_t total;
     switch (send_bytes(c, &total, &err)) {
     case SENT_FAILED:
-        connection_handle(c, EVENT_BROKEN);
+        box_connection_handle(c, EVENT_BROKEN);
         return;
     case SENT_SOME:
-        connection_set_blocked(c, true, total > 0);
+        box_connection_set_blocked(c, true, total > 0);
         return;
     case SENT_ALL:
-        connection_set_blocked(c, false, true);
+        box_connection_set_blocked(c, false, true);
         if (c->rpc != NULL && box_h2_is_done(box_rpc_connection_h2(c->rpc)))
-            connection_handle(c, EVENT_DONE);
+            box_connection_handle(c, EVENT_DONE);
         else
-            connection_handle(c, EVENT_FLUSHED);
+            box_connection_handle(c, EVENT_FLUSHED);
     }
 }
 
-void connection_on_flush(box_later *later)
+void box_connection_on_flush(box_later *later)
 {
     flush(BOX_CONTAINER(later, connection, flush));
 }
 
-void connection_on_output(void *arg)
+void box_connection_on_output(void *arg)
 {
-    connection_want_flush(arg);
+    box_connection_want_flush(arg);
 }
 
 /* --- in --------------------------------------------------------------------------------------- */
@@ -137,15 +137,15 @@ static void feed_h2(connection *c, const uint8_t *data, size_t len)
     box_error err = {0};
     if (len == 0 || c->rpc == NULL)
         return;
-    connection_want_flush(c);
+    box_connection_want_flush(c);
     if (box_h2_receive(box_rpc_connection_h2(c->rpc), data, len, &err) < 0) {
         box_log(BOX_DEBUG, "net.broken", BOX_STR("peer", c->address), BOX_ERR(&err));
-        connection_handle(c, EVENT_BROKEN);
+        box_connection_handle(c, EVENT_BROKEN);
         return;
     }
     c->received += len;
     if (c->state == STATE_HANDSHAKE && c->received >= PREFACE_BYTES)
-        connection_handle(c, EVENT_PREFACE);
+        box_connection_handle(c, EVENT_PREFACE);
 }
 
 static void note_certificate(connection *c)
@@ -162,15 +162,15 @@ static void feed_tls(connection *c, const uint8_t *data, size_t len)
     box_error err = {0};
     bool closed = false;
     box_buf_clear(plain);
-    connection_want_flush(c); /* handshake messages, alerts */
+    box_connection_want_flush(c); /* handshake messages, alerts */
     int rc = box_tls_receive(c->tls, data, len, plain, &closed, &err);
     note_certificate(c);
     feed_h2(c, box_buf_data(plain), box_buf_len(plain));
     if (rc < 0) {
         box_log(BOX_DEBUG, "net.tls_failed", BOX_STR("peer", c->address), BOX_ERR(&err));
-        connection_handle(c, EVENT_BROKEN);
+        box_connection_handle(c, EVENT_BROKEN);
     } else if (closed) {
-        connection_handle(c, EVENT_PEER_END);
+        box_connection_handle(c, EVENT_PEER_END);
     }
 }
 
@@ -181,7 +181,7 @@ static void receive(connection *c)
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
         return;
     if (n <= 0) {
-        connection_handle(c, EVENT_PEER_END);
+        box_connection_handle(c, EVENT_PEER_END);
         return;
     }
     if (c->blocked) {
@@ -196,7 +196,7 @@ static void receive(connection *c)
         feed_h2(c, data, (size_t)n);
 }
 
-void connection_on_ready(void *arg, int events)
+void box_connection_on_ready(void *arg, int events)
 {
     connection *c = arg;
     if (events & BOX_READABLE)

@@ -68,18 +68,18 @@ typedef enum connection_event {
 typedef struct connection connection;
 
 /* fd is taken, also on failure. tls may be NULL. closed may be NULL. */
-BOX_LOOP void connection_start(net_loop *nl, int fd, bool is_unix, const char *address,
-                               box_tls_context *tls, void (*closed)(void *arg), void *arg);
-BOX_LOOP void connection_event_all(net_loop *nl, connection_event event);
-BOX_LOOP void connection_recheck_all(net_loop *nl);
+BOX_LOOP void box_connection_start(net_loop *nl, int fd, bool is_unix, const char *address,
+                                   box_tls_context *tls, void (*closed)(void *arg), void *arg);
+BOX_LOOP void box_connection_event_all(net_loop *nl, connection_event event);
+BOX_LOOP void box_connection_recheck_all(net_loop *nl);
 /* Closes the oldest connection of this loop whose peer nobody knows yet; false when there is none.
  */
-BOX_LOOP bool connection_evict_stranger(net_loop *nl);
+BOX_LOOP bool box_connection_evict_stranger(net_loop *nl);
 /* The loops have stopped: frees what was closed. */
-void connection_reap_all(net_loop *nl);
+void box_connection_reap_all(net_loop *nl);
 
 /* Accepting on this loop (accept.c). */
-BOX_LOOP void accept_start(net_loop *nl);
-BOX_LOOP void accept_stop(net_loop *nl);
+BOX_LOOP void box_accept_start(net_loop *nl);
+BOX_LOOP void box_accept_stop(net_loop *nl);
 /* A connection of this loop went: tells loop 0 when it was the last of a drain. */
-BOX_LOOP void net_loop_check_drained(net_loop *nl);
+BOX_LOOP void box_net_loop_check_drained(net_loop *nl);

@@ -13,7 +13,7 @@ static void loop_start(void *arg)
 {
     net_loop *nl = arg;
     if (!nl->draining)
-        accept_start(nl);
+        box_accept_start(nl);
 }
 
 static void loop_init(net_loop *nl, box_net *n, box_loop *loop)
@@ -48,7 +48,7 @@ int box_net_new(const box_net_config *config, box_net **out, box_error *err)
 
 static void loop_recheck(void *arg)
 {
-    connection_recheck_all(arg);
+    box_connection_recheck_all(arg);
 }
 
 void box_net_recheck(box_net *n)
@@ -63,11 +63,11 @@ void box_net_free(box_net *n)
         return;
     for (unsigned i = 0; i < n->n_loops; i++) {
         net_loop *nl = &n->loops[i];
-        accept_stop(nl);
+        box_accept_stop(nl);
         box_timer_free(nl->drain_timer);
         nl->drained = true; /* nobody is left to be told */
-        connection_event_all(nl, EVENT_FORCE);
-        connection_reap_all(nl);
+        box_connection_event_all(nl, EVENT_FORCE);
+        box_connection_reap_all(nl);
         box_buf_done(&nl->plain);
         free(nl->read_bytes);
     }
@@ -125,7 +125,7 @@ typedef struct adoption {
 static void adopt(void *arg)
 {
     BOX_AUTO(box_freep) adoption *a = arg;
-    connection_start(a->nl, a->fd, true, "unix", NULL, a->closed, a->arg);
+    box_connection_start(a->nl, a->fd, true, "unix", NULL, a->closed, a->arg);
 }
 
 int box_net_adopt(box_net *n, int fd, void (*closed)(void *arg), void *arg, box_error *err)
@@ -149,7 +149,7 @@ static void on_loop_drained(void *arg)
         n->done(n->done_arg);
 }
 
-void net_loop_check_drained(net_loop *nl)
+void box_net_loop_check_drained(net_loop *nl)
 {
     if (!nl->draining || nl->drained || !box_list_empty(&nl->connections))
         return;
@@ -179,15 +179,15 @@ static void drain_step(void *arg)
     unsigned step = nl->drain_step++;
     assert(step < DRAIN_STEPS);
     box_timer_set(nl->drain_timer, next_step_at(nl->net, step));
-    connection_event_all(nl, events[step]);
-    net_loop_check_drained(nl);
+    box_connection_event_all(nl, events[step]);
+    box_net_loop_check_drained(nl);
 }
 
 static void loop_drain(void *arg)
 {
     net_loop *nl = arg;
     nl->draining = true;
-    accept_stop(nl);
+    box_accept_stop(nl);
     if (atomic_fetch_sub(&nl->net->loops_listening, 1) == 1) {
         for (unsigned i = 0; i < nl->net->n_listeners; i++)
             box_listener_done(&nl->net->listeners[i]);

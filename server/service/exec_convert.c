@@ -125,11 +125,11 @@ void box_view_verdict(box_verdict_view *out, const box_verdict *v, bool stream)
     if (v->signal > 0)
         box__v1__verdict__set_signal(m, v->signal);
     m->core_dumped = v->core_dumped;
-    if (v->limit[0] != '\0') {
-        out->limits[0] = text(v->limit);
-        m->limits_hit = out->limits;
-        m->n_limits_hit = 1;
-    }
+    m->limits_hit = out->limits;
+    if (v->limit[0] != '\0')
+        out->limits[m->n_limits_hit++] = text(v->limit);
+    if (v->pids_hit)
+        out->limits[m->n_limits_hit++] = text("pids");
     m->oom_kills = (int64_t)v->oom_kills;
     for (int i = 0; i < 2; i++)
         view_output(&out->reports[i], &v->output[i], stream);

@@ -152,28 +152,20 @@ static void take_labels(const Box__V1__SessionSpec *m, box_spec *out)
     }
 }
 
-static uint32_t guarantee_bit(const char *name)
-{
-    for (unsigned i = 0; i < BOX_VIEW_GUARANTEES; i++) {
-        const char *known = box_guarantee_name(UINT32_C(1) << i);
-        if (known != NULL && strcmp(known, name) == 0)
-            return UINT32_C(1) << i;
-    }
-    return 0;
-}
-
 static int take_guarantees(const Box__V1__SessionSpec *m, box_spec *out, box_error *err)
 {
     enum { MAX_GUARANTEES = 64 };
     if (m->n_guarantees > MAX_GUARANTEES)
         return box_violation(err, "spec.guarantees", "more than 64 names");
+    int bad = 0;
     for (size_t i = 0; i < m->n_guarantees; i++) {
-        uint32_t bit = guarantee_bit(m->guarantees[i]);
+        uint32_t bit = box_guarantee_from_name(m->guarantees[i]);
         out->guarantees |= bit;
         if (bit == 0)
-            box_spec_refuse(out, m->guarantees[i]);
+            bad |= box_violation(err, "spec.guarantees", "there is no guarantee called %.64s",
+                                 m->guarantees[i]);
     }
-    return 0;
+    return bad;
 }
 
 static void take_not_built(const Box__V1__SessionSpec *m, box_spec *out)

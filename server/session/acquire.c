@@ -1,4 +1,6 @@
 /* Finding the session a creating call names, or making a new incarnation of it. */
+#include <assert.h>
+
 #include "base/alloc.h"
 #include "base/limits.h"
 #include "base/utf8.h"
@@ -28,15 +30,12 @@ int box_session_check(const char *id, const box_spec *spec, box_error *err)
     return bad;
 }
 
-static const box_profile *profile_of(const char *standard, const box_spec *asked, box_error *err)
+/* Both names were checked: by box_spec_check, and when they became defaults. */
+static const box_profile *profile_of(const char *standard, const box_spec *asked)
 {
-    if ((asked->set & BOX_SPEC_PROFILE) == 0 || asked->profile[0] == '\0')
-        return box_profile_find(standard);
-    const box_profile *p = box_profile_find(asked->profile);
-    if (p == NULL)
-        (void)box_violation(err, "spec.profile",
-                            "there are default, offline_readonly, network_basic and "
-                            "network_extended");
+    bool named = (asked->set & BOX_SPEC_PROFILE) != 0 && asked->profile[0] != '\0';
+    const box_profile *p = box_profile_find(named ? asked->profile : standard);
+    assert(p != NULL);
     return p;
 }
 
@@ -144,9 +143,7 @@ static int fill_spec(box_sessions *all, box_session *s, const box_spec *asked, b
                                         .memory_bytes = standard.memory_bytes,
                                         .idle_ttl_ns = all->idle_ttl_ns,
                                         .max_lifetime_ns = all->lifetime_ns};
-    s->profile = profile_of(standard.profile, asked, err);
-    if (s->profile == NULL)
-        return -1;
+    s->profile = profile_of(standard.profile, asked);
     box_spec mine;
     box_spec_copy(&mine, asked);
     bool named = (mine.set & BOX_SPEC_BACKEND) && mine.backend[0] != '\0';
@@ -191,7 +188,7 @@ static box_session *session_new(box_sessions *all, const box_acquire *a)
     s->created_at = s->last_used = box_loop_now(s->home);
     s->created_wall_ns = s->last_used_wall_ns = s->updated_wall_ns = all->wall_ns();
     s->memory = (box_share){.budget = all->budget, .free_bytes = BOX_SESSION_FREE_BYTES};
-    s->cgroup_fd = s->memory_fd = -1;
+    s->cgroup_fd = s->memory_fd = s->pids_fd = -1;
     s->next_exec_id = 1;
     box_list_init(&s->want_run);
     box_list_init(&s->want_end);

@@ -62,3 +62,14 @@ uint64_t box_cgroup_oom_kills(int memory_fd)
     uint64_t n = 0;
     return memory_fd >= 0 && find_in_file(memory_fd, "oom_kill", &n) ? n : 0;
 }
+
+int box_cgroup_open_pids(int dirfd)
+{
+    return dirfd < 0 ? -1 : openat(dirfd, "pids.events", O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+}
+
+uint64_t box_cgroup_pids_refused(int pids_fd)
+{
+    uint64_t n = 0;
+    return pids_fd >= 0 && find_in_file(pids_fd, "max", &n) ? n : 0;
+}

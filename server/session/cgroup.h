@@ -12,5 +12,8 @@ bool box_cgroup_cpu_ns(int x_fd, uint64_t exec_id, uint64_t *out);
 int box_cgroup_open_memory(int dirfd, uint32_t version);
 /* Processes of the session that were killed for memory; 0 when not known. */
 uint64_t box_cgroup_oom_kills(int memory_fd);
+/* The same for processes that could not be made because of pids_limit. */
+int box_cgroup_open_pids(int dirfd);
+uint64_t box_cgroup_pids_refused(int pids_fd);
 /* The number behind "key " in a flat keyed file, as memory.events is one. */
 bool box_cgroup_find(const char *text, const char *key, uint64_t *out);

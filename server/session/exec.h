@@ -41,7 +41,8 @@ typedef struct box_verdict {
     int32_t exit_code;
     int32_t signal; /* 0 = ended by exit */
     bool core_dumped;
-    const char *limit;  /* which one fired: "timeout", "idle_timeout", "memory", ...; "" */
+    const char *limit;  /* which one ended it: "timeout", "idle_timeout", "memory", ...; "" */
+    bool pids_hit;      /* while it ran, a process could not be made because of pids_limit */
     const char *detail; /* SANDBOX_LOST and KILLED: one line; "" */
     uint64_t oom_kills;
     box_output output[2]; /* stdout, stderr */
@@ -57,7 +58,7 @@ typedef struct box_verdict {
     int64_t timeout_asked_ns; /* 0 = nothing */
     const box_session_info *session;
     int64_t started_wall_ns;
-    uint64_t queue_ns;      /* waited for the session and its slot */
+    uint64_t queue_ns;      /* waited for a slot of the running session */
     uint64_t stdin_bytes;   /* given to the command */
     bool session_destroyed; /* destroy_on_timeout */
 } box_verdict;

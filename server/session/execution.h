@@ -31,7 +31,7 @@ typedef struct box_exec_result {
     int pipes[3]; /* ours: write end of stdin, read ends of stdout and stderr; from `started` on */
     int32_t pid;
     int64_t started_wall_ns;
-    uint64_t queue_ns;
+    uint64_t queue_ns; /* waited for a slot of the running session */
     box_exec_fate fate;
     box_error error; /* NEVER_RAN, LOST, LOST_EARLY */
     box_agent_exit exit;
@@ -39,6 +39,7 @@ typedef struct box_exec_result {
     bool has_cgroup_cpu;
     uint64_t cgroup_cpu_ns;
     uint64_t oom_kills;
+    bool pids_hit; /* a process could not be made because of pids_limit */
 } box_exec_result;
 
 typedef enum box_exec_phase {
@@ -70,8 +71,9 @@ struct box_exec {
     uint64_t agent_id;
     int child_fds[3]; /* until START is taken over by the agent's client */
     box_timer *wait_timer;
-    box_time submitted_at;
+    box_time waits_since; /* for a slot; with wait_timer */
     uint64_t oom_before;
+    uint64_t refused_before;
     bool we_killed;
     bool kill_wanted; /* came before STARTED */
     box_agent_signal kill;

@@ -82,6 +82,7 @@ static void let_go(void *session)
     s->agent = NULL;
     box_closep(&s->cgroup_fd);
     box_closep(&s->memory_fd);
+    box_closep(&s->pids_fd);
     unbind(s);
     if (s->sandbox_made)
         destroy(s);
@@ -167,6 +168,7 @@ static void created(void *arg, box_warden_reply *reply)
         box_session_made(s, reply->answer.guarantees);
         s->cgroup_fd = box_take_fd(&reply->cgroup);
         s->memory_fd = box_cgroup_open_memory(reply->memory, reply->answer.memory_version);
+        s->pids_fd = box_cgroup_open_pids(reply->pids);
         BOX_IGNORE(box_agent_new(s->home, s->all->run_dirfd, s->uid_text, &box_slots_agent_events,
                                  s, &s->agent, &err)); /* err says it */
     }

@@ -230,6 +230,7 @@ static void strip(box_session *s)
     box_slots_drop_held(s);
     box_closep(&s->cgroup_fd);
     box_closep(&s->memory_fd);
+    box_closep(&s->pids_fd);
 }
 
 static void free_sessions(box_map *map)

@@ -68,8 +68,9 @@ static void start_waiting(box_exec *e)
 {
     if (e->wait_timer != NULL)
         return;
+    e->waits_since = box_loop_now(e->session->home);
     e->wait_timer = box_timer_new(e->session->home, wait_is_over, e);
-    box_timer_set(e->wait_timer, box_time_add(box_loop_now(e->session->home), e->queue_timeout_ns));
+    box_timer_set(e->wait_timer, box_time_add(e->waits_since, e->queue_timeout_ns));
 }
 
 static bool has_slot(box_session *s)
@@ -83,7 +84,6 @@ void box_slots_submit(void *exec)
     box_session *s = e->session;
     box_stop_reason reason;
     box_session_state state = box_session_state_now(s, &reason);
-    e->submitted_at = box_loop_now(s->home);
     if (state >= BOX_SESSION_STOPPING || s->ending) {
         box_error err = {0};
         (void)box_session_not_running(s, &err); /* always -1 */
@@ -154,6 +154,7 @@ static int start(box_exec *e, box_error *err)
     }
     e->agent_id = s->next_exec_id++;
     e->oom_before = box_cgroup_oom_kills(s->memory_fd);
+    e->refused_before = box_cgroup_pids_refused(s->pids_fd);
     return box_agent_start_command(s->agent, e->agent_id, &e->program, e->start_flags,
                                    e->timeout_ns, e->child_fds, err);
 }
@@ -166,9 +167,10 @@ static void grant(box_exec *e)
     s->n_running++;
     e->home = BOX_HOME_STARTING;
     box_list_append(&s->running, &e->link);
+    if (e->wait_timer != NULL)
+        e->result.queue_ns = box_time_left(box_loop_now(s->home), e->waits_since);
     box_timer_free(e->wait_timer);
     e->wait_timer = NULL;
-    e->result.queue_ns = box_time_left(box_loop_now(s->home), e->submitted_at);
     tell_counts(s, false);
     box_error err = {0};
     if (start(e, &err) < 0)
@@ -248,6 +250,7 @@ static void on_exited(void *arg, uint64_t id, const box_agent_exit *exit)
     r->stopped = s->ending;
     uint64_t now = box_cgroup_oom_kills(s->memory_fd);
     r->oom_kills = now > e->oom_before ? now - e->oom_before : 0;
+    r->pids_hit = box_cgroup_pids_refused(s->pids_fd) > e->refused_before;
     r->has_cgroup_cpu = box_cgroup_cpu_ns(s->cgroup_fd, id, &r->cgroup_cpu_ns);
     box_agent_ack(s->agent, id);
     over(e, BOX_FATE_EXITED, NULL);

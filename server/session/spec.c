@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/limits.h"
 #include "session/checker.h"
+#include "session/profile.h"
 
 static const char *const field_names[] = {
     "network",
@@ -212,6 +213,10 @@ static void check_names(box_checker *c, const box_spec *s)
         if (strlen(value) > BOX_MAX_ID_BYTES - 1)
             box_checker_add(c, box_spec_field_name(names[i].bit), "longer than 255 bytes");
     }
+    if ((s->set & BOX_SPEC_PROFILE) && s->profile[0] != '\0' &&
+        box_profile_find(s->profile) == NULL)
+        box_checker_add(c, "profile",
+                        "there are default, offline_readonly, network_basic and network_extended");
 }
 
 static void check_numbers(box_checker *c, const box_spec *s)

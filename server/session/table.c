@@ -18,7 +18,8 @@ void box_session_unref(box_session *s)
 {
     if (s == NULL || atomic_fetch_sub_explicit(&s->refs, 1, memory_order_acq_rel) != 1)
         return;
-    assert(s->agent == NULL && s->cgroup_fd < 0 && s->memory_fd < 0 && s->timer == NULL);
+    assert(s->agent == NULL && s->cgroup_fd < 0 && s->memory_fd < 0 && s->pids_fd < 0 &&
+           s->timer == NULL);
     box_spec_done(&s->spec);
     box_share_give(&s->memory, s->charged_bytes);
     assert(atomic_load(&s->memory.used) == 0); /* commands hold a reference */

@@ -128,6 +128,7 @@ struct box_session {
     box_agent *agent;
     int cgroup_fd; /* S/box/x; -1 when there is none */
     int memory_fd; /* box_cgroup_open_memory */
+    int pids_fd;   /* box_cgroup_open_pids */
     bool socket_bound;
     bool create_asked; /* the warden's answer is on its way */
     bool sandbox_made; /* there may be something to destroy */

@@ -62,6 +62,7 @@ static void of_loss(const box_exec *e, box_verdict *out)
 void box_verdict_of(box_exec *e, box_verdict *out)
 {
     *out = (box_verdict){.oom_kills = e->result.oom_kills,
+                         .pids_hit = e->result.pids_hit,
                          .timeout_ns = e->timeout_ns,
                          .timeout_clamped = e->timeout_clamped,
                          .timeout_asked_ns = e->timeout_asked_ns,

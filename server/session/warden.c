@@ -160,8 +160,9 @@ static int on_hello(box_warden *w, const box_warden_hello *packet, box_error *er
 static void take_fds(box_warden_reply *reply, int *fds)
 {
     static const uint32_t order[] = {BOX_ANSWER_FD_CGROUP, BOX_ANSWER_FD_DEVPTS,
-                                     BOX_ANSWER_FD_PIDFD, BOX_ANSWER_FD_MEMORY};
-    int *const places[] = {&reply->cgroup, &reply->devpts, &reply->pidfd, &reply->memory};
+                                     BOX_ANSWER_FD_PIDFD, BOX_ANSWER_FD_MEMORY, BOX_ANSWER_FD_PIDS};
+    int *const places[] = {&reply->cgroup, &reply->devpts, &reply->pidfd, &reply->memory,
+                           &reply->pids};
     for (size_t i = 0, at = 0; i < BOX_COUNT(order); i++) {
         if (reply->answer.fds & order[i])
             *places[i] = box_take_fd(&fds[at++]);
@@ -172,7 +173,7 @@ static void take_fds(box_warden_reply *reply, int *fds)
 static int on_answer(box_warden *w, uint64_t id, const box_warden_answer *answer, int *fds,
                      size_t n_fds, box_error *err)
 {
-    if (answer->fds > 15 || n_fds != (size_t)__builtin_popcount(answer->fds))
+    if (answer->fds > BOX_ANSWER_FD_ALL || n_fds != (size_t)__builtin_popcount(answer->fds))
         return misfit(err, "descriptors that do not fit the answer");
     box_warden_request *r = box_map_get_bytes(w->requests, &id, sizeof id);
     if (r == NULL)
@@ -229,7 +230,7 @@ static int on_packet(box_warden *w, const uint8_t *data, size_t len, int *fds, s
 static bool receive_one(box_warden *w)
 {
     uint8_t data[BOX_WARDEN_PACKET_BYTES];
-    int fds[4] = {-1, -1, -1, -1};
+    int fds[BOX_ANSWER_MAX_FDS] = {-1, -1, -1, -1, -1};
     size_t n_fds = BOX_COUNT(fds);
     box_error err = {0};
     ssize_t len = box_fd_receive(w->fd, data, sizeof data, fds, &n_fds, &err);

@@ -14,6 +14,7 @@ typedef struct box_warden_reply {
     int devpts;
     int pidfd;
     int memory;
+    int pids;
 } box_warden_reply;
 
 void box_warden_reply_done(box_warden_reply *r);

@@ -11,6 +11,7 @@ void box_warden_reply_done(box_warden_reply *r)
     box_closep(&r->devpts);
     box_closep(&r->pidfd);
     box_closep(&r->memory);
+    box_closep(&r->pids);
 }
 
 /* --- requests --------------------------------------------------------------------------------- */
@@ -48,7 +49,7 @@ box_warden_request *box_warden_request_new(box_warden *w, box_warden_type type, 
     r->size = body_size(type);
     r->fd = -1;
     r->timeout_ns = timeout_of(type);
-    r->reply.cgroup = r->reply.devpts = r->reply.pidfd = r->reply.memory = -1;
+    r->reply.cgroup = r->reply.devpts = r->reply.pidfd = r->reply.memory = r->reply.pids = -1;
     memcpy(&r->body, body, r->size);
     return r;
 }
@@ -136,7 +137,7 @@ static void deliver(void *arg)
 {
     box_warden_request *r = arg;
     box_warden_reply reply = r->reply;
-    r->reply.cgroup = r->reply.devpts = r->reply.pidfd = r->reply.memory = -1;
+    r->reply.cgroup = r->reply.devpts = r->reply.pidfd = r->reply.memory = r->reply.pids = -1;
     r->done(r->arg, &reply);
     box_warden_request_free(r);
 }

@@ -281,6 +281,11 @@ static void limits_hold(void **state)
            "1048576\n1048576\n1048576");
     test_box_run(&box, "for i in $(seq 40); do sleep 5 & done", &run);
     assert_non_null(strstr(run.output, "annot fork"));
+    char events[64] = "";
+    BOX_AUTO(box_closep)
+    int pids = openat(box.pids, "pids.events", O_RDONLY | O_CLOEXEC);
+    assert_true(pids >= 0 && read(pids, events, sizeof events - 1) > 0);
+    assert_true(strncmp(events, "max ", 4) == 0 && events[4] != '0');
     expect(&box, "echo usable", "usable");
     assert_true(box.memory >= 0);
     test_box_destroy(&f->boxd, &box);
@@ -319,7 +324,7 @@ static void limits_change_while_it_runs(void **state)
                                     .memory_bytes = round == 0 ? 8 * MIB : 64 * MIB,
                                     .pids = round == 0 ? 4 : 64,
                                     .cpu_millis = 500};
-        int fds[4];
+        int fds[BOX_ANSWER_MAX_FDS];
         size_t n;
         uint64_t id = test_boxd_send(&f->boxd, BOX_WARDEN_LIMITS, &limits, sizeof limits, -1);
         box_warden_answer answer = test_boxd_answer(&f->boxd, id, fds, &n);

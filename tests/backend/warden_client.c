@@ -248,11 +248,11 @@ uint64_t test_boxd_send(test_boxd *b, box_warden_type type, const void *body, si
 }
 
 /* One packet of the warden; false when it was EXITED. */
-static bool next_answer(test_boxd *b, box_warden_header *h, box_warden_answer *answer, int fds[4],
-                        size_t *n_fds)
+static bool next_answer(test_boxd *b, box_warden_header *h, box_warden_answer *answer,
+                        int fds[BOX_ANSWER_MAX_FDS], size_t *n_fds)
 {
     uint8_t packet[BOX_WARDEN_PACKET_BYTES];
-    *n_fds = 4;
+    *n_fds = BOX_ANSWER_MAX_FDS;
     ssize_t n = receive(b->fd, packet, sizeof packet, fds, n_fds);
     if (n < (ssize_t)sizeof *h)
         fail_msg("the warden closed the connection");
@@ -268,7 +268,8 @@ static bool next_answer(test_boxd *b, box_warden_header *h, box_warden_answer *a
     return true;
 }
 
-box_warden_answer test_boxd_answer(test_boxd *b, uint64_t id, int fds[4], size_t *n_fds)
+box_warden_answer test_boxd_answer(test_boxd *b, uint64_t id, int fds[BOX_ANSWER_MAX_FDS],
+                                   size_t *n_fds)
 {
     box_warden_header h;
     box_warden_answer answer;
@@ -282,7 +283,7 @@ void test_boxd_await_exited(test_boxd *b)
 {
     box_warden_header h;
     box_warden_answer answer;
-    int fds[4];
+    int fds[BOX_ANSWER_MAX_FDS];
     size_t n_fds;
     size_t before = b->n_exited;
     while (b->n_exited == before)
@@ -292,7 +293,7 @@ void test_boxd_await_exited(test_boxd *b)
 box_warden_answer test_boxd_ask(test_boxd *b, box_warden_type type, const box_uid *uid)
 {
     const box_warden_target target = {.uid = *uid};
-    int fds[4];
+    int fds[BOX_ANSWER_MAX_FDS];
     size_t n_fds;
     uint64_t id = test_boxd_send(b, type, &target, sizeof target, -1);
     box_warden_answer answer = test_boxd_answer(b, id, fds, &n_fds);
@@ -325,7 +326,8 @@ uint64_t test_box_ask(test_boxd *b, const test_warden *w, box_warden_create requ
                       .cgroup = -1,
                       .devpts = -1,
                       .pidfd = -1,
-                      .memory = -1};
+                      .memory = -1,
+                      .pids = -1};
     box->listen = test_listen(w, &box->uid, box->address);
     request.uid = box->uid;
     return test_boxd_send(b, BOX_WARDEN_CREATE, &request, sizeof request, box->listen);
@@ -333,10 +335,10 @@ uint64_t test_box_ask(test_boxd *b, const test_warden *w, box_warden_create requ
 
 bool test_box_made(test_boxd *b, uint64_t id, test_box *box)
 {
-    int fds[4];
+    int fds[BOX_ANSWER_MAX_FDS];
     size_t n_fds;
     box->answer = test_boxd_answer(b, id, fds, &n_fds);
-    int *const places[] = {&box->cgroup, &box->devpts, &box->pidfd, &box->memory};
+    int *const places[] = {&box->cgroup, &box->devpts, &box->pidfd, &box->memory, &box->pids};
     size_t at = 0;
     for (size_t i = 0; i < BOX_COUNT(places); i++) {
         if ((box->answer.fds >> i & 1) != 0)
@@ -374,6 +376,7 @@ void test_box_close(test_box *box)
     box_closep(&box->devpts);
     box_closep(&box->pidfd);
     box_closep(&box->memory);
+    box_closep(&box->pids);
     (void)unlink(box->address);
 }
 

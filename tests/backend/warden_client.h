@@ -47,7 +47,8 @@ void test_boxd_close(test_boxd *b);
 uint64_t test_boxd_send(test_boxd *b, box_warden_type type, const void *body, size_t size, int fd);
 /* The answer to that id; EXITED that comes before is kept in b. Descriptors (at most 4) are the
  * caller's. */
-box_warden_answer test_boxd_answer(test_boxd *b, uint64_t id, int fds[4], size_t *n_fds);
+box_warden_answer test_boxd_answer(test_boxd *b, uint64_t id, int fds[BOX_ANSWER_MAX_FDS],
+                                   size_t *n_fds);
 /* One request about a sandbox. */
 box_warden_answer test_boxd_ask(test_boxd *b, box_warden_type type, const box_uid *uid);
 /* Waits for an EXITED. */
@@ -62,6 +63,7 @@ typedef struct test_box {
     int devpts;
     int pidfd;
     int memory;
+    int pids;
     box_warden_answer answer;
     uint64_t next_command;
 } test_box;

@@ -144,8 +144,8 @@ static void fifty_are_made_at_once(void **state)
         uint8_t packet[BOX_WARDEN_PACKET_BYTES];
         box_warden_header h;
         box_warden_answer answer;
-        int fds[4];
-        size_t n = 4;
+        int fds[BOX_ANSWER_MAX_FDS];
+        size_t n = BOX_COUNT(fds);
         box_error err;
         struct pollfd p = {.fd = b.fd, .events = POLLIN};
         assert_int_equal(poll(&p, 1, PEER_WAIT_MS), 1);
@@ -555,7 +555,7 @@ static void broken_packets_end_only_their_own_connection(void **state)
     test_boxd_close(&b);
     b = new_boxd(&w); /* no listener */
     box_warden_create request = {.uid = box_uid_new()};
-    int fds[4];
+    int fds[BOX_ANSWER_MAX_FDS];
     size_t n;
     uint64_t id = test_boxd_send(&b, BOX_WARDEN_CREATE, &request, sizeof request, -1);
     assert_int_equal(test_boxd_answer(&b, id, fds, &n).error.reason, BOX_VALIDATION);

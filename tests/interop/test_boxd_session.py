@@ -157,12 +157,12 @@ class Create(Case):
                            ("skills", {"skills": {"all": True}}),
                            ("tools", {"tools": {"all": True}}),
                            ("extra_hosts", {"extra_hosts": {"h": "127.0.0.1"}}),
-                           ("teleport", {"guarantees": ["teleport"]}),
                            ("images", {"guarantees": ["images"]})):
             failure = self.fails(StatusCode.FAILED_PRECONDITION, "GUARANTEE_UNSUPPORTED",
                                  lambda s=spec: self.create_call(**s))
             self.assertIn(name, failure.metadata["guarantees"].split(","), failure)
             self.assertIn("backend", failure.metadata)
+        self.invalid(lambda: self.create_call(guarantees=["teleport"]), "spec.guarantees")
         self.fails(StatusCode.FAILED_PRECONDITION, "GUARANTEE_UNSUPPORTED",
                    lambda: self.client.run(["true"], spec={"persistent": True}))
         self.fails(StatusCode.NOT_FOUND, "SESSION_NOT_FOUND", lambda: self.client.get(self.sid))

@@ -34,6 +34,17 @@ static void write_oom_kills(const fake_warden *w, int n)
     fclose(f);
 }
 
+static void write_refused(const fake_warden *w, int n)
+{
+    char path[96];
+    (void)snprintf(path, sizeof path, "%s/pids.events", w->memory_dir);
+    FILE *f = fopen(path, "we");
+    if (f == NULL)
+        abort();
+    fprintf(f, "max %d\n", n);
+    fclose(f);
+}
+
 static void drop_program(fake_program *p)
 {
     for (int i = 0; i < 3; i++)
@@ -64,6 +75,8 @@ void fake_warden_done(fake_warden *w)
     char path[96];
     (void)snprintf(path, sizeof path, "%s/memory.events", w->memory_dir);
     (void)unlink(path); /* may never have been written */
+    (void)snprintf(path, sizeof path, "%s/pids.events", w->memory_dir);
+    (void)unlink(path);
     (void)rmdir(w->memory_dir);
 }
 
@@ -171,6 +184,9 @@ static void run(fake_warden *w, fake_sandbox *s, fake_program *p)
     } else if (strcmp(name, "oom") == 0) {
         write_oom_kills(w, 1);
         fake_program_exit(s, p, 0, SIGKILL, BOX_CAUSE_NONE, 0);
+    } else if (strcmp(name, "forks") == 0) {
+        write_refused(w, 3);
+        fake_program_exit(s, p, 0, 0, BOX_CAUSE_NONE, 0);
     } else if (strcmp(name, "flood") == 0) {
         p->flood_left = strtoull(p->argv[1], NULL, 10);
     }
@@ -322,11 +338,13 @@ static void on_create(fake_warden *w, uint64_t id, const box_warden_create *c, i
     if (fcntl(listen_fd, F_SETFL, O_NONBLOCK) < 0)
         abort();
     write_oom_kills(w, 0);
+    write_refused(w, 1);
     int memory = open(w->memory_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    answer.fds = BOX_ANSWER_FD_MEMORY;
+    int fds[] = {memory, memory}; /* as on cgroup v2: one directory for both */
+    answer.fds = BOX_ANSWER_FD_MEMORY | BOX_ANSWER_FD_PIDS;
     answer.memory_version = 2;
     answer.guarantees = w->guarantees;
-    send_warden(w, BOX_WARDEN_ANSWER, id, &answer, sizeof answer, &memory, 1);
+    send_warden(w, BOX_WARDEN_ANSWER, id, &answer, sizeof answer, fds, 2);
     (void)close(memory);
 }
 

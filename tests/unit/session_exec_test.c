@@ -357,6 +357,29 @@ static void waiting_for_a_slot_ends_with_an_error(void **state)
     rig_settle(r);
 }
 
+static void only_waiting_for_a_slot_is_queue_time(void **state)
+{
+    rig *r = *state;
+    outcome first = {0}, second = {0};
+    box_error err = {0};
+    rig_start(r, &first, "s", "hang", NULL, NULL);
+    rig_start(r, &second, "s", "echo two", NULL, NULL);
+    while (fake_loops_turn(r->loops)) /* both are on their way, the warden does nothing yet */
+        continue;
+    fake_time_advance(3 * BOX_SECOND);
+    rig_settle(r);
+    assert_true(first.started);
+    rig_wait(r, 2 * BOX_SECOND);
+    assert_int_equal(box_exec_signal(first.exec, SIGKILL, true, &err), 0);
+    rig_settle(r);
+    assert_true(first.done && second.done);
+    assert_int_equal(first.verdict.queue_ns, 0);
+    assert_int_equal(second.verdict.queue_ns, 2 * BOX_SECOND);
+    outcome_free(&first);
+    outcome_free(&second);
+    rig_settle(r);
+}
+
 static void the_queue_has_a_depth(void **state)
 {
     rig *r = *state;
@@ -513,6 +536,20 @@ static void silence_ends_a_command_with_an_idle_timeout(void **state)
     rig_wait(r, 2 * BOX_SECOND);
     assert_true(o.done);
     assert_int_equal(o.verdict.status, BOX_VERDICT_IDLE_TIMED_OUT);
+    outcome_free(&o);
+}
+
+static void a_refused_process_shows_in_the_verdict(void **state)
+{
+    rig *r = *state;
+    outcome o = {0};
+    rig_exec(r, &o, "s", "forks");
+    assert_int_equal(o.verdict.status, BOX_VERDICT_COMPLETED);
+    assert_true(o.verdict.pids_hit);
+    assert_string_equal(o.limit, "");
+    outcome_free(&o);
+    rig_exec(r, &o, "s", "echo fine"); /* what was refused before is not its */
+    assert_false(o.verdict.pids_hit);
     outcome_free(&o);
 }
 
@@ -759,6 +796,8 @@ int main(void)
         TEST(max_parallel_execs_lets_several_run),
         TEST(waiting_for_a_slot_ends_with_an_error),
         TEST(the_queue_has_a_depth),
+        TEST(a_refused_process_shows_in_the_verdict),
+        TEST(only_waiting_for_a_slot_is_queue_time),
         TEST(a_waiting_command_that_is_cancelled_never_runs),
         TEST(a_command_whose_caller_goes_away_is_killed),
         TEST(cancelling_before_the_sandbox_is_there_kills_at_the_start),

@@ -284,6 +284,34 @@ static void every_violation_of_an_exec_is_named(void **state)
     assert_int_equal(f->warden.creates, 0);
 }
 
+static void names_that_do_not_exist_are_violations_beside_all_others(void **state)
+{
+    fixture *f = *state;
+    char *guarantees[] = {text("memory"), text("lunch")};
+    Box__V1__SkillSelection skills;
+    box__v1__skill_selection__init(&skills);
+    Box__V1__SessionSpec spec;
+    box__v1__session_spec__init(&spec);
+    spec.profile = text("no_such");
+    spec.workdir = text("not/absolute");
+    spec.guarantees = guarantees;
+    spec.n_guarantees = 2;
+    spec.skills = &skills; /* not built: only named when nothing else is wrong */
+    Box__V1__CreateSessionRequest r;
+    box__v1__create_session_request__init(&r);
+    r.session_id = text("s");
+    r.spec = &spec;
+    test_call c;
+    call(f, &c, "/box.v1.SessionService/CreateSession", &r.base);
+    assert_int_equal(c.status.reason, BOX_VALIDATION);
+    assert_non_null(box_error_get(&c.status, "field:spec.profile"));
+    assert_non_null(box_error_get(&c.status, "field:spec.workdir"));
+    assert_string_equal(box_error_get(&c.status, "field:spec.guarantees"),
+                        "there is no guarantee called lunch");
+    close_call(f, &c, BOX_NONE);
+    assert_int_equal(f->warden.creates, 0);
+}
+
 static void what_is_not_built_is_refused_by_name(void **state)
 {
     fixture *f = *state;
@@ -657,6 +685,7 @@ int main(void)
         TEST(the_numbers_of_both_sides_are_the_same),
         TEST(exec_answers_output_and_verdict),
         TEST(every_violation_of_an_exec_is_named),
+        TEST(names_that_do_not_exist_are_violations_beside_all_others),
         TEST(what_is_not_built_is_refused_by_name),
         TEST(a_session_is_created_shown_stopped_and_deleted),
         TEST(another_tenants_session_does_not_exist),
