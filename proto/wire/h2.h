@@ -26,7 +26,7 @@ typedef struct box_h2_request {
 
 typedef struct box_h2_events {
     /* Server: headers came, before any body. Set the stream's owner, or finish it at once. What is
-     * no gRPC request never comes here: it was answered with 405, 415 or a gRPC status. */
+     * no gRPC request never comes here: it was answered with 404, 405, 415 or a gRPC status. */
     void (*request)(void *owner, box_h2_stream *s, const box_h2_request *request);
     /* Client: initial metadata, at most once; not for trailers-only. */
     void (*headers)(void *owner, box_h2_stream *s, const box_metadata *metadata);

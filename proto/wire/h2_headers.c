@@ -229,17 +229,21 @@ static bool is_method_path(const char *path)
     return slash != NULL && slash[1] != '\0' && strpbrk(slash + 1, "/?#") == NULL;
 }
 
-/* What is not gRPC gets an ordinary HTTP answer; true when that happened. */
+/* What is not gRPC gets an ordinary HTTP answer; true when that happened. A browser or a crawler
+ * asks for paths that could be no method: nothing is there, whatever the method. */
 static bool refuse_plain(box_h2_stream *s)
 {
     const h2_head *head = &s->head;
-    if (!head->is_post)
+    bool is_grpc = head->type == H2_TYPE_PROTO || head->error != NULL;
+    if (head->is_post && is_grpc)
+        return false;
+    if (!is_grpc && !is_method_path(text_of(head->path)))
+        box_h2_stream_plain(s, 404, "this is a gRPC server: nothing is at this path\n");
+    else if (!head->is_post)
         box_h2_stream_plain(s, 405, "gRPC calls are POST requests\n");
-    else if (head->type != H2_TYPE_PROTO && head->error == NULL)
+    else
         box_h2_stream_plain(s, 415,
                             "this is a gRPC server: content-type must be application/grpc\n");
-    else
-        return false;
     return true;
 }
 

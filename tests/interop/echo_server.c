@@ -1,4 +1,4 @@
-/* Serves box.test.v1.EchoService, health and reflection for interoperability tests.
+/* Serves box.test.v1.EchoService, boxtest.v1.TestService, health and reflection for tests.
  *
  *     box-echo-server [--tls ADDRESS --cert FILE --key FILE] [--clear ADDRESS] [--unix PATH]
  *                     [--loops N] [--max-message BYTES] [--token TOKEN] [--drain-seconds N]
@@ -21,6 +21,7 @@
 #include "net/server.h"
 #include "rpc/health.h"
 #include "rpc/reflection.h"
+#include "test_service.h"
 
 typedef struct options {
     const char *tls, *cert, *key, *clear, *unix_path, *token;
@@ -29,7 +30,7 @@ typedef struct options {
     uint32_t drain_seconds;
 } options;
 
-enum { N_SERVICES = 2 + BOX_REFLECTION_SERVICES };
+enum { N_SERVICES = 3 + BOX_REFLECTION_SERVICES };
 
 typedef struct server {
     options options;
@@ -38,6 +39,7 @@ typedef struct server {
     box_health *health;
     box_reflection *reflection;
     echo_service *echo;
+    test_service test;
     box_service services[N_SERVICES];
     box_net *net;
     int signal_fd;
@@ -159,11 +161,15 @@ static int make_services(server *s, box_error *err)
     s->health = box_health_new(s->loops);
     s->echo = echo_service_new();
     s->services[0] = echo_service_of(s->echo);
-    s->services[1] = box_health_service(s->health);
-    box_reflection_services(s->reflection, &s->services[2]);
+    s->test =
+        (test_service){.health = s->health, .ended = echo_service_count_end, .ended_arg = s->echo};
+    s->services[1] = test_service_of(&s->test);
+    s->services[2] = box_health_service(s->health);
+    box_reflection_services(s->reflection, &s->services[3]);
     box_reflection_set_listed(s->reflection, s->services, N_SERVICES);
     box_health_set(s->health, "", BOX_HEALTH_SERVING);
     box_health_set(s->health, "box.test.v1.EchoService", BOX_HEALTH_SERVING);
+    box_health_set(s->health, "boxtest.v1.TestService", BOX_HEALTH_SERVING);
     return 0;
 }
 

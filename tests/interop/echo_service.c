@@ -25,8 +25,9 @@ typedef struct echo_state {
     uint64_t messages, bytes; /* Collect */
 } echo_state;
 
-static void count_end(echo_service *e, box_reason reason)
+void echo_service_count_end(void *service, box_reason reason)
 {
+    echo_service *e = service;
     atomic_uint_fast64_t *counter = reason == BOX_NONE        ? &e->finished
                                     : reason == BOX_CANCELLED ? &e->cancelled
                                     : reason == BOX_DEADLINE  ? &e->deadline_exceeded
@@ -38,7 +39,7 @@ static void on_end(box_call *call, void *arg, const box_error *why)
 {
     (void)call;
     echo_state *s = arg;
-    count_end(s->service, why->reason);
+    echo_service_count_end(s->service, why->reason);
     box_timer_free(s->timer);
     free(s->payload);
     free(s);

@@ -533,7 +533,8 @@ class Reflection(EchoCase):
         self.assertEqual(answer.valid_host, "h")
         self.assertEqual(answer.original_request.list_services, "*")
         self.assertEqual({s.name for s in answer.list_services_response.service},
-                         {"box.test.v1.EchoService", "grpc.health.v1.Health",
+                         {"box.test.v1.EchoService", "boxtest.v1.TestService",
+                          "grpc.health.v1.Health",
                           "grpc.reflection.v1.ServerReflection",
                           "grpc.reflection.v1alpha.ServerReflection"})
 
