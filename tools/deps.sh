@@ -12,7 +12,7 @@ build=(
 )
 tests=(
     clang clang-format clang-tidy libclang-rt-14-dev libcmocka-dev
-    python3-grpcio python3-protobuf protobuf-compiler-grpc python3-h2 python3-pip
+    python3-grpcio python3-protobuf protobuf-compiler-grpc python3-h2 python3-hpack python3-pip
     openssl curl procps iproute2 bash-completion nghttp2-client g++
 )
 

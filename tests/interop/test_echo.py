@@ -491,7 +491,8 @@ class Health(EchoCase):
         answer = self.method("unary_unary", "List", "HealthListResponse")(
             MESSAGE("grpc.health.v1.HealthListRequest")(), metadata=self.token())
         self.assertEqual({k: v.status for k, v in answer.statuses.items()},
-                         {"": self.serving, "box.test.v1.EchoService": self.serving})
+                         {"": self.serving, "box.test.v1.EchoService": self.serving,
+                          "boxtest.v1.TestService": self.serving})
 
     def test_watch_sends_the_present_status_and_stays(self):
         watch = self.method("unary_stream", "Watch", "HealthCheckResponse")
