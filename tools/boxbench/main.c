@@ -10,12 +10,16 @@
 #include "base/macros.h"
 #include "cases.h"
 #include "floor.h"
+#include "rpc.h"
 
-enum { OPT_JSON = 'j', OPT_ENDPOINT = 'e', OPT_QUICK = 'q', MAX_CASES = 16 };
+enum { OPT_JSON = 'j', OPT_ENDPOINT = 'e', OPT_QUICK = 'q', OPT_RPC = 'r', OPT_SERVERS = 's' };
+enum { MAX_CASES = 16 };
 
 typedef struct bench {
     bool json;
     bool quick;
+    bool rpc;
+    const char *servers;
     load_target target;
     char program_path[PATH_MAX];
     bench_program program;
@@ -33,6 +37,12 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         return 0;
     case OPT_QUICK:
         b->quick = true;
+        return 0;
+    case OPT_RPC:
+        b->rpc = true;
+        return 0;
+    case OPT_SERVERS:
+        b->servers = arg;
         return 0;
     case OPT_ENDPOINT:
         b->target.endpoint = arg;
@@ -175,6 +185,17 @@ static void report_json(bench *b)
     json_decref(root);
 }
 
+static int bench_box(bench *b, box_error *err)
+{
+    if (find_program(b, err) < 0 || measure(b, err) < 0)
+        return -1;
+    if (b->json)
+        report_json(b);
+    else
+        report_table(b);
+    return 0;
+}
+
 int main(int argc, char **argv)
 {
     static const struct argp_option options[] = {
@@ -186,6 +207,13 @@ int main(int argc, char **argv)
          .key = OPT_ENDPOINT,
          .arg = "TARGET",
          .doc = "instead of BOX_ENDPOINT"},
+        {.name = "rpc",
+         .key = OPT_RPC,
+         .doc = "instead: the gRPC server alone, beside grpc++ and nghttpd"},
+        {.name = "servers",
+         .key = OPT_SERVERS,
+         .arg = "DIR",
+         .doc = "with --rpc: where box-echo-server and box-grpcxx-server are"},
         {0},
     };
     static const struct argp parser = {.options = options,
@@ -198,15 +226,9 @@ int main(int argc, char **argv)
     if (b == NULL)
         return 1;
     (void)argp_parse(&parser, argc, argv, 0, NULL, b);
-    int rc = find_program(b, &err);
-    if (rc == 0)
-        rc = measure(b, &err);
+    int rc = b->rpc ? bench_rpc(b->servers, b->quick, b->json, &err) : bench_box(b, &err);
     if (rc < 0)
         fprintf(stderr, "boxbench: %s (%s)\n", err.msg, box_reason_name(err.reason));
-    else if (b->json)
-        report_json(b);
-    else
-        report_table(b);
     for (size_t i = 0; i < b->n_cases; i++)
         bench_done(&b->cases[i]);
     free(b->program.data);

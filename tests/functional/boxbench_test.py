@@ -1,0 +1,62 @@
+"""boxbench runs and reports every figure its README names. No figure is judged: this is no measurement.
+
+    boxbench_test.py BOXBENCH [--rpc]      without --rpc: the server is in the environment
+"""
+
+import json
+import os
+import subprocess
+import sys
+
+CASES = {"floor": ["spawn", "clone"], "health": ["c1", "c10x10"], "exec": ["c1", "c16", "c50"],
+         "lifecycle": ["c1", "c8"]}
+SHAPES = ["c1x1", "c10x10", "c100x10", "c1x100", "stream"]
+
+
+def report(boxbench, *flags):
+    done = subprocess.run([boxbench, "--quick", "--json", *flags], stdout=subprocess.PIPE, check=True,
+                          timeout=240)
+    return json.loads(done.stdout)
+
+
+def check_box(boxbench):
+    r = report(boxbench)
+    for group, names in CASES.items():
+        for name in names:
+            case = r[group][name]
+            assert 0 < case["p50_us"] <= case["p95_us"] <= case["p99_us"], (group, name, case)
+            assert case["rps"] > 0 and case["count"] > 0, (group, name, case)
+    assert set(r["ratios"]) == {"exec_p50", "exec_p99_over_p50", "lifecycle_p50"}, r["ratios"]
+    assert all(v > 0 for v in r["ratios"].values()), r["ratios"]
+
+
+def check_rpc(boxbench):
+    r = report(boxbench, "--rpc")
+    for peer in "box", "grpcxx", "nghttpd":
+        for shape in SHAPES:
+            if (peer, shape) != ("nghttpd", "stream"):
+                assert r["rpc"][peer][shape]["rps"] > 0, (peer, shape)
+        assert r["rpc"][peer]["c1x1"]["p50_us"] > 0, peer
+    for peer in "box", "grpcxx":
+        assert r["rpc"][peer]["idle_connection_bytes"] > 0, peer
+    assert len(r["ratios"]) == 8 and all(v > 0 for v in r["ratios"].values()), r["ratios"]
+
+
+def check_refusals(boxbench):
+    done = subprocess.run([boxbench, "--rpc", "--servers", "/nonexistent"], stderr=subprocess.PIPE,
+                          check=False, timeout=60)
+    assert done.returncode == 1 and b"start box" in done.stderr, done
+
+
+def main():
+    if "--rpc" in sys.argv:
+        if os.cpu_count() < 2:
+            print("boxbench --rpc needs two processors")
+            sys.exit(77)
+        check_rpc(sys.argv[1])
+        check_refusals(sys.argv[1])
+    else:
+        check_box(sys.argv[1])
+
+
+main()
