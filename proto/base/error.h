@@ -71,6 +71,9 @@ int box_fail_errno(box_error *err, const char *fmt, ...) BOX_PRINTF(2, 3);
 /* Puts "context: " before the text, keeps everything else. Returns -1. */
 int box_wrap(box_error *err, const char *fmt, ...) BOX_PRINTF(2, 3);
 
+/* The text of a status that a gRPC peer chose: like box_fail's, with tabs and line ends kept. */
+void box_error_set_text(box_error *err, const char *text);
+
 /* Adds ErrorInfo metadata. */
 void box_error_add(box_error *err, const char *key, const char *value);
 void box_error_add_int(box_error *err, const char *key, int64_t value);

@@ -265,7 +265,8 @@ void box_status_decode(int grpc_status, const char *message, const void *details
         *out = (box_error){0};
         return;
     }
-    (void)box_fail(out, reason_of_code(code), "%s", message);
+    *out = (box_error){.reason = reason_of_code(code)};
+    box_error_set_text(out, message);
     Box__Rpc__Status *status = len > 0 ? box__rpc__status__unpack(NULL, len, details) : NULL;
     for (size_t i = 0; status != NULL && i < status->n_details; i++)
         read_detail(status->details[i], out);

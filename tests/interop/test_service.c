@@ -78,7 +78,8 @@ static int check_status(const Boxtest__V1__EchoStatus *status, box_error *err)
 {
     if (status == NULL || status->code == 0)
         return 0;
-    (void)box_fail(err, BOX_UNKNOWN, "%s", status->message);
+    *err = (box_error){.reason = BOX_UNKNOWN};
+    box_error_set_text(err, status->message);
     err->code = (uint16_t)status->code;
     return -1;
 }

@@ -68,6 +68,20 @@ static void a_text_is_cut_valid_and_without_control_characters(void **state)
     assert_int_equal(err.msg[BOX_ERROR_MSG - 2], '?');
 }
 
+static void a_peers_text_keeps_tabs_and_line_ends(void **state)
+{
+    (void)state;
+    box_error err = {.reason = BOX_UNKNOWN};
+    box_error_set_text(&err, "\ta\r\nb\x1b[31m\xff\x7f\n");
+    assert_string_equal(err.msg, "\ta\r\nb?[31m??\n");
+    assert_int_equal(err.reason, BOX_UNKNOWN);
+    char longest[400];
+    memset(longest, 'x', sizeof longest - 1);
+    longest[sizeof longest - 1] = '\0';
+    box_error_set_text(&err, longest);
+    assert_int_equal(strlen(err.msg), BOX_ERROR_MSG - 1);
+}
+
 static void a_system_error_chooses_the_reason(void **state)
 {
     (void)state;
@@ -182,6 +196,7 @@ int main(void)
         cmocka_unit_test(every_code_has_its_name),
         cmocka_unit_test(failing_fills_all_and_gives_minus_one),
         cmocka_unit_test(a_text_is_cut_valid_and_without_control_characters),
+        cmocka_unit_test(a_peers_text_keeps_tabs_and_line_ends),
         cmocka_unit_test(a_system_error_chooses_the_reason),
         cmocka_unit_test(wrapping_prefixes_and_keeps_the_rest),
         cmocka_unit_test(details_are_pairs_in_order),
