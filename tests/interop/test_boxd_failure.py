@@ -1,6 +1,7 @@
 """What happens when a part of Box dies: sandbox, warden, boxd. Each test has servers of its own."""
 
 import os
+import random
 import signal
 import sys
 import time
@@ -19,7 +20,11 @@ class Case(BoxdCase):
 
     @classmethod
     def setUpClass(cls):
-        BoxdCase.boxd = boxd_lib.Boxd(sys.argv[1])
+        cls.begin()
+
+    @classmethod
+    def begin(cls, **kwargs):
+        BoxdCase.boxd = boxd_lib.Boxd(sys.argv[1], **kwargs)
         BoxdCase.client = BoxdCase.boxd.client()
         cls.addClassCleanup(BoxdCase.boxd.kill)
 
@@ -49,6 +54,14 @@ class Case(BoxdCase):
 
 
 class Sandbox(Case):
+    @classmethod
+    def setUpClass(cls):
+        cls.roots = lib.TemporaryFolder("box-roots-")
+        cls.addClassCleanup(cls.roots.remove)
+        os.chown(cls.roots.path, 1000, 1000)
+        cls.begin(warden_config="allowed_roots:\n"
+                  f"  - {{path: {cls.roots.path}, owner_uid: 1000}}\n")
+
     def lose(self, uid):
         os.kill(self.boxd.first_process(uid), signal.SIGKILL)
 
@@ -91,6 +104,26 @@ class Sandbox(Case):
                 self.completes(answer)
             else:
                 self.assertEqual(answer.verdict.status, self.t.VERDICT_STATUS_SANDBOX_LOST)
+            self.client.delete(self.sid)
+
+    def test_a_command_runs_at_most_once(self):
+        for i in range(60):
+            uid = self.client.create(self.sid, host_path=self.roots.path).uid
+            first = self.boxd.first_process(uid)
+            call = self.client.execs.Exec.future(self.client.exec_request(
+                f"echo x >>/workspace/{i}", self.sid), timeout=60)
+            time.sleep(random.random() * 0.006)
+            os.kill(first, signal.SIGKILL)
+            verdict = call.result().verdict
+            ran = 0
+            if os.path.exists(self.roots.file(str(i))):
+                with open(self.roots.file(str(i)), encoding="ascii") as f:
+                    ran = len(f.readlines())
+            self.assertLessEqual(ran, 1)
+            if verdict.status == self.t.VERDICT_STATUS_COMPLETED:
+                self.assertEqual((verdict.exit_code, ran), (0, 1))
+            else:
+                self.assertEqual(verdict.status, self.t.VERDICT_STATUS_SANDBOX_LOST, verdict)
             self.client.delete(self.sid)
 
     def test_a_lost_stream(self):
