@@ -4,7 +4,7 @@
 #include "wire/h2_internal.h"
 #include "wire/status.h"
 
-enum { FIELD_OVERHEAD = 32, HEAD_FIELDS = 3 };
+enum { HEAD_FIELDS = 3 };
 
 static h2_block *block_new(size_t max_fields, size_t text_bytes)
 {
@@ -26,7 +26,7 @@ static void add(h2_block *b, const char *name, size_t name_len, const char *valu
         .valuelen = value_len,
         .flags = flags,
     };
-    b->list_bytes += name_len + value_len + FIELD_OVERHEAD;
+    b->list_bytes += name_len + value_len + H2_FIELD_OVERHEAD;
 }
 
 /* Both are literals: nghttp2 need not copy them. */

@@ -6,7 +6,7 @@
 #include "wire/h2_internal.h"
 #include "wire/status.h"
 
-enum { FIELD_OVERHEAD = 32, NO_STATUS = -1 };
+enum { NO_STATUS = -1 };
 
 /* --- collecting ------------------------------------------------------------------------------- */
 
@@ -202,7 +202,7 @@ void box_h2_head_field(h2_head *head, nghttp2_rcbuf *name, nghttp2_rcbuf *value)
 {
     nghttp2_vec n = nghttp2_rcbuf_get_buf(name);
     nghttp2_vec v = nghttp2_rcbuf_get_buf(value);
-    if (is_too_large(head, n.len + v.len + FIELD_OVERHEAD))
+    if (is_too_large(head, n.len + v.len + H2_FIELD_OVERHEAD))
         return;
     const char *key = (const char *)n.base;
     for (size_t i = 0; i < BOX_COUNT(known_fields); i++) {

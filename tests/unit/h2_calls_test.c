@@ -301,7 +301,7 @@ static void a_drain_lets_calls_finish_and_refuses_new_ones(void **state)
     p.server->on_half_close = answer_once;
     seen *call = h2_peer_call(p.client, "/box.Test/Chat", NULL, 0);
     pair_run(&p, WHOLE);
-    box_h2_drain(p.server->h);
+    box_h2_drain(p.server->h, NULL);
     pair_run(&p, WHOLE); /* both GOAWAYs: the PING was answered */
     assert_int_equal(p.client->n_goaway, 2);
     assert_int_equal(call->n_closed, 0);
@@ -324,7 +324,7 @@ static void calls_the_server_never_took_end_unavailable(void **state)
     (void)state;
     BOX_AUTO(h2_pair_done) h2_pair p = h2_pair_new();
     pair_run(&p, WHOLE);
-    box_h2_drain(p.server->h);
+    box_h2_drain(p.server->h, NULL);
     box_h2_drain_finish(p.server->h);
     seen *call = h2_peer_call(p.client, "/box.Test/Chat", NULL, 0);
     BOX_AUTO(box_buf_done) box_buf lost = {0};
