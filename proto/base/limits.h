@@ -7,6 +7,13 @@
 /* Largest gRPC message received by default; box_h2 config can lower or raise it. 16 MiB holds an 8
  * MiB file with room to spare (box-behaviour.md, 1.2). */
 #define BOX_MAX_MESSAGE_BYTES (16 * 1024 * 1024)
+/* Messages below this size are not compressed unless the call says so: a gzip header alone has 18
+ * bytes, and a packet is sent either way. */
+#define BOX_MIN_COMPRESS_BYTES 1024
+/* A compressed message may grow to this, what stock peers accept, whatever its ratio; above it to
+ * so many times its size. Text and logs reach 10 to 50, zeros 1030 (zlib's maximum). */
+#define BOX_FREE_INFLATE_BYTES (4 * 1024 * 1024)
+#define BOX_MAX_INFLATE_RATIO  256
 /* Header list, counted as HTTP/2 does (name + value + 32): grpc-conformance.md, 36. */
 #define BOX_MAX_HEADER_LIST_BYTES (16 * 1024)
 /* Header list we send at most, below nghttp2's 64 KiB for a block. */
