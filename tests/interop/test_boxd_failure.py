@@ -11,49 +11,11 @@ import grpc
 
 import boxd_lib
 import lib
-from boxd_lib import BoxdCase
+from boxd_lib import BoxdCase, OwnServerCase
 from grpc import StatusCode
 
 
-class Case(BoxdCase):
-    """One instance a class; stopped, and looked for leftovers, at the class's end."""
-
-    @classmethod
-    def setUpClass(cls):
-        cls.begin()
-
-    @classmethod
-    def begin(cls, **kwargs):
-        BoxdCase.boxd = boxd_lib.Boxd(sys.argv[1], **kwargs)
-        BoxdCase.client = BoxdCase.boxd.client()
-        cls.addClassCleanup(BoxdCase.boxd.kill)
-
-    @classmethod
-    def tearDownClass(cls):
-        BoxdCase.boxd.stop()
-
-    def setUp(self):
-        super().setUp()
-        self.t = self.pb.types
-
-    def start(self, what):
-        """An Exec that has come to its `sleep`, in this test's session."""
-        call = self.client.execs.Exec.future(
-            self.client.exec_request(what, self.sid, timeout=100), timeout=60)
-        self.addCleanup(call.cancel)
-        lib.wait_for(lambda: "sleep" in [boxd_lib.name_of(p) for p in self.boxd.processes()],
-                     "it runs")
-        time.sleep(0.1)  # and boxd has heard of it
-        return call
-
-    def restart_boxd(self):
-        """A new boxd on the same state; a client of it."""
-        self.client.close()
-        self.boxd.start_boxd()
-        BoxdCase.client = self.boxd.client()
-
-
-class Sandbox(Case):
+class Sandbox(OwnServerCase):
     @classmethod
     def setUpClass(cls):
         cls.roots = lib.TemporaryFolder("box-roots-")
@@ -149,7 +111,7 @@ class Sandbox(Case):
             self.completes(call.result())
 
 
-class Warden(Case):
+class Warden(OwnServerCase):
     def test_without_it_nothing_starts_and_with_it_again_all_works(self):
         self.client.create(self.sid)
         running = self.start(["sleep", "60"])
@@ -203,7 +165,7 @@ class Warden(Case):
         self.completes(self.client.run(["true"]))
 
 
-class Drain(Case):
+class Drain(OwnServerCase):
     """Each test ends boxd and starts a new one."""
 
     def ends(self, seconds=10):
@@ -275,7 +237,7 @@ class Drain(Case):
         self.restart_boxd()
 
 
-class Crash(Case):
+class Crash(OwnServerCase):
     def crash(self):
         os.kill(self.boxd.boxd.pid, signal.SIGKILL)
         self.boxd.boxd.wait()
