@@ -96,6 +96,7 @@ static void lose_stream(box_h2_stream *s)
         (void)box_fail(&why, BOX_CANCELLED, "the connection was lost");
     else if (why.reason == BOX_NONE)
         (void)box_fail(&why, BOX_RUNTIME_UNAVAILABLE, "the connection was lost");
+    s->is_refused = !s->head_sent;
     box_h2_stream_closed(s, &why, NULL);
     box_h2_stream_release(s);
 }
@@ -235,10 +236,30 @@ box_time box_h2_header_since(const box_h2 *h)
     return h->guard.block_since;
 }
 
+bool box_h2_is_established(const box_h2 *h)
+{
+    return h->is_established;
+}
+
 void box_h2_ping(box_h2 *h)
 {
     static const uint8_t payload[8] = {'b', 'o', 'x', 'a', 'l', 'i', 'v', 'e'};
     box_h2_check(h, nghttp2_submit_ping(h->session, NGHTTP2_FLAG_NONE, payload));
+}
+
+bool box_h2_pinged_too_often(const box_h2 *h)
+{
+    return h->pinged_too_often;
+}
+
+bool box_h2_can_start(const box_h2 *h)
+{
+    enum { BEFORE_SETTINGS = 100 };
+    uint32_t max = BEFORE_SETTINGS;
+    if (h->is_established)
+        max = nghttp2_session_get_remote_settings(h->session,
+                                                  NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS);
+    return !h->is_broken && !h->is_closing && h->n_running < max;
 }
 
 void box_h2_drain(box_h2 *h, const char *text)

@@ -99,6 +99,10 @@ static void data_ended(box_h2 *h, box_h2_stream *s)
 
 static void goaway_came(box_h2 *h, const nghttp2_goaway *frame)
 {
+    static const char pings[] = "too_many_pings";
+    h->pinged_too_often = frame->error_code == NGHTTP2_ENHANCE_YOUR_CALM &&
+                          frame->opaque_data_len == sizeof pings - 1 &&
+                          memcmp(frame->opaque_data, pings, sizeof pings - 1) == 0;
     if (!h->config.server && h->why.reason == BOX_NONE)
         (void)box_fail(
             &h->why, BOX_RUNTIME_UNAVAILABLE, "the server closes the connection (%s%s%.*s)",
@@ -126,6 +130,9 @@ static int on_frame_recv(nghttp2_session *session, const nghttp2_frame *frame, v
         s = stream_of(session, frame->hd.stream_id);
         if (s != NULL && (frame->hd.flags & NGHTTP2_FLAG_END_STREAM) != 0)
             data_ended(h, s);
+        break;
+    case NGHTTP2_SETTINGS:
+        h->is_established = true;
         break;
     case NGHTTP2_GOAWAY:
         goaway_came(h, &frame->goaway);
@@ -248,6 +255,8 @@ static int on_frame_send(nghttp2_session *session, const nghttp2_frame *frame, v
     box_h2_stream *s = stream_of(session, frame->hd.stream_id);
     if (s == NULL)
         return 0;
+    if (!h->config.server)
+        s->head_sent = true;
     if ((frame->hd.flags & NGHTTP2_FLAG_END_STREAM) != 0)
         end_went(h, s);
     else if (h->config.server && s->local_end && !s->is_plain && box_buf_len(&s->out) == 0)

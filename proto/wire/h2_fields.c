@@ -178,7 +178,9 @@ static h2_block *block_status(int code, const status_text *t, const h2_block *on
     if (level < SAY_NO_TEXT && box_buf_len(&t->message) > 0)
         add_copy(b, "grpc-message", (const char *)box_buf_data(&t->message),
                  box_buf_len(&t->message), NGHTTP2_NV_FLAG_NO_INDEX);
-    if (level < SAY_NO_DETAILS && box_buf_len(&t->details) > 0)
+    bool has_own =
+        trailers != NULL && box_metadata_get(trailers, "grpc-status-details-bin") != NULL;
+    if (level < SAY_NO_DETAILS && box_buf_len(&t->details) > 0 && !has_own)
         add_copy(b, "grpc-status-details-bin", (const char *)box_buf_data(&t->details),
                  box_buf_len(&t->details), NGHTTP2_NV_FLAG_NO_INDEX);
     if (level < SAY_CODE)

@@ -159,9 +159,16 @@ static void take_details(h2_head *head, nghttp2_rcbuf *buf, const char *value, s
 {
     (void)buf;
     box_error ignored;
+    box_error err;
     box_buf_clear(&head->details);
-    if (box_base64_decode(value, len, &head->details, &ignored) < 0)
+    if (box_base64_decode(value, len, &head->details, &ignored) < 0) {
         box_buf_clear(&head->details); /* they say nothing; the status stands without */
+        return;
+    }
+    /* The application may look at them too (grpc-conformance.md, 77). */
+    if (box_metadata_add(&head->metadata, "grpc-status-details-bin", box_buf_data(&head->details),
+                         box_buf_len(&head->details), &err) < 0)
+        set_error(head, &err);
 }
 
 static const struct known_field {

@@ -68,7 +68,9 @@ struct box_h2_stream {
     bool end_told;   /* half_close was delivered */
     bool local_end;  /* half-close or finish was asked for */
     bool end_sent;   /* END_STREAM went out */
-    bool head_sent;  /* server: response headers were handed to nghttp2 */
+    bool head_sent;  /* server: response headers were handed to nghttp2; client: went out */
+    bool is_refused; /* client: the server has not looked at it */
+    bool counts;     /* client: one of h->n_running */
     bool head_seen;  /* client: the final response headers came */
     bool is_encoded; /* the peer named a grpc-encoding other than identity */
     bool is_plain;   /* server: the answer is ordinary HTTP */
@@ -78,6 +80,7 @@ struct box_h2_stream {
     h2_head head;
     int http_status; /* client: of the response headers */
     /* in */
+    size_t max_message_bytes;
     uint8_t prefix[H2_PREFIX];
     uint8_t prefix_len;
     uint32_t message_len;
@@ -114,12 +117,15 @@ struct box_h2 {
     box_list streams;
     box_list work; /* streams with held input or a writable event to deliver */
     size_t n_streams;
+    size_t n_running;         /* client: streams that count against the server's limit */
     box_h2_stream *receiving; /* whose header block comes now */
     box_buf *sink;            /* of the box_h2_send that runs */
     size_t sink_limit;
-    bool is_broken;  /* nothing more is read */
-    bool is_dead;    /* nothing more is sent either */
-    bool is_closing; /* GOAWAY came, or box_h2_free runs: no new streams */
+    bool is_broken;      /* nothing more is read */
+    bool is_dead;        /* nothing more is sent either */
+    bool is_closing;     /* GOAWAY came, or box_h2_free runs: no new streams */
+    bool is_established; /* SETTINGS came */
+    bool pinged_too_often;
     bool is_draining;
     bool drain_done;
     const char *drain_text; /* of the second GOAWAY, or NULL */
@@ -155,6 +161,8 @@ void box_h2_stream_plain(box_h2_stream *s, int status, const char *text);
 /* out was read until empty: trailers follow. */
 void box_h2_stream_send_tail(box_h2_stream *s);
 void box_h2_stream_queue_work(box_h2_stream *s);
+/* Client: it does not count against the server's limit any more. */
+void box_h2_stream_uncount(box_h2_stream *s);
 /* nghttp2 closed it with that code. Frees s, or leaves it until its held messages were taken. */
 void box_h2_stream_gone(box_h2_stream *s, uint32_t code);
 
