@@ -10,7 +10,7 @@ include(CMakePackageConfigHelpers)
 
 # --- the library -------------------------------------------------------------------------------
 # One archive, so that order and names of our layers are nobody's concern.
-pkg_check_modules(BOX_REQUIRES REQUIRED IMPORTED_TARGET libprotobuf-c libnghttp2 openssl)
+pkg_check_modules(BOX_REQUIRES REQUIRED IMPORTED_TARGET libprotobuf-c libnghttp2 openssl zlib)
 set(parts box_client box_proto_client box_proto box_well_known box_wire box_wire_rpc box_base)
 list(TRANSFORM parts REPLACE "(.+)" "$<TARGET_OBJECTS:\\1>" OUTPUT_VARIABLE objects)
 add_library(box_library STATIC ${objects})

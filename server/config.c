@@ -15,6 +15,7 @@ enum { DEFAULT_PORT = 5410 };
 
 static const char *const auth_modes[] = {"token", "off", NULL};
 static const char *const tls_versions[] = {"1.2", "1.3", NULL};
+static const char *const when_full[] = {"refuse", "evict", NULL};
 static const char *const log_levels[] = {"debug", "info", "warn", "error", "off", NULL};
 static const char *const log_formats[] = {"text", "json", NULL};
 
@@ -85,10 +86,18 @@ static const box_config_key keys[] = {
      .help = "Live sessions of all tenants together."},
     {"limits.sessions_per_tenant", BOX_CONFIG_INT, AT(max_sessions_per_tenant), .number = 256,
      .min = 1, .max = 1000000, .help = "Live sessions of a tenant that has no limit of its own."},
+    {"limits.when_full", BOX_CONFIG_ENUM, AT(when_full), .text = "refuse", .choices = when_full,
+     .help =
+         "At a limit of sessions: refuse a new one, or evict the least recently used idle one "
+         "that is neither persistent nor extended; a tenant loses one only to itself, or, where "
+         "limits.sessions is reached, to a tenant that then has no more."},
     {"limits.idle_ttl", BOX_CONFIG_DURATION, AT(idle_ttl_ns),
      .number = BOX_SESSION_IDLE_SECONDS * (int64_t)BOX_SECOND, .min = (int64_t)BOX_SECOND,
      .max = 30 * 86400 * (int64_t)BOX_SECOND,
      .help = "A session that nobody uses for so long is stopped."},
+    {"limits.allow_no_idle_ttl", BOX_CONFIG_BOOL, AT(allow_no_idle_ttl),
+     .help = "Sessions may ask for idle_ttl 0: then only their lifetime ends them. Persistent ones "
+             "need no leave."},
     {"limits.lifetime", BOX_CONFIG_DURATION, AT(lifetime_ns),
      .number = BOX_SESSION_LIFETIME_SECONDS * (int64_t)BOX_SECOND, .min = (int64_t)BOX_SECOND,
      .max = 365 * 86400 * (int64_t)BOX_SECOND,

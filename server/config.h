@@ -6,6 +6,9 @@
 
 typedef enum box_auth_mode { BOX_AUTH_TOKEN, BOX_AUTH_OFF } box_auth_mode;
 
+/* What a creating call does at a limit of sessions. */
+typedef enum box_when_full { BOX_FULL_REFUSE, BOX_FULL_EVICT } box_when_full;
+
 /* Entry of server.listen. */
 typedef struct box_listen_config {
     char *address; /* after loading always "127.0.0.1:5410" or "[::1]:5410" */
@@ -40,7 +43,9 @@ typedef struct box_server_config {
 
     int64_t max_sessions;
     int64_t max_sessions_per_tenant;
+    int when_full; /* box_when_full */
     uint64_t idle_ttl_ns;
+    bool allow_no_idle_ttl;
     uint64_t lifetime_ns;
     int64_t max_tenants;
     int64_t max_tokens_per_tenant;

@@ -225,6 +225,8 @@ static int open_sessions(boxd *b, box_error *err)
         .required_guarantees = b->conf.required_guarantees,
         .max_sessions = (uint32_t)b->conf.max_sessions,
         .max_sessions_per_tenant = (uint32_t)b->conf.max_sessions_per_tenant,
+        .evict_idle = b->conf.when_full == BOX_FULL_EVICT,
+        .allow_no_idle_ttl = b->conf.allow_no_idle_ttl,
         .idle_ttl_ns = b->conf.idle_ttl_ns,
         .lifetime_ns = b->conf.lifetime_ns,
         .last_fd = last_fd_of_commands(),

@@ -7,6 +7,13 @@
 /* Largest gRPC message received by default; box_h2 config can lower or raise it. 16 MiB holds an 8
  * MiB file with room to spare (box-behaviour.md, 1.2). */
 #define BOX_MAX_MESSAGE_BYTES (16 * 1024 * 1024)
+/* Messages below this size are not compressed unless the call says so: a gzip header alone has 18
+ * bytes, and a packet is sent either way. */
+#define BOX_MIN_COMPRESS_BYTES 1024
+/* A compressed message may grow to this, what stock peers accept, whatever its ratio; above it to
+ * so many times its size. Text and logs reach 10 to 50, zeros 1030 (zlib's maximum). */
+#define BOX_FREE_INFLATE_BYTES (4 * 1024 * 1024)
+#define BOX_MAX_INFLATE_RATIO  256
 /* Header list, counted as HTTP/2 does (name + value + 32): grpc-conformance.md, 36. */
 #define BOX_MAX_HEADER_LIST_BYTES (16 * 1024)
 /* Header list we send at most, below nghttp2's 64 KiB for a block. */
@@ -16,6 +23,26 @@
 /* Body of a request that is no gRPC, read and dropped before its stream is reset: curl 7.88 takes
  * an early reset for an error and never shows the answer. */
 #define BOX_PLAIN_BODY_BYTES (64 * 1024)
+/* Streams of one connection that end in a reset, by the client or because of what it sent: at once,
+ * then per second. A gateway with impatient callers cancels thousands (CVE-2023-44487, -2025-8671
+ * are about more than that). A header list that is too large counts for several. */
+#define BOX_STREAM_RESET_BURST  3000
+#define BOX_STREAM_RESET_RATE   300
+#define BOX_LARGE_HEADER_WEIGHT 10
+/* Header list that ends the connection: far above the limit, so that a client that only has too
+ * much metadata learns it (a field of 64 KiB: grpc-conformance.md, 36). Through HPACK's table it
+ * may be a thousand times larger than what came (CVE-2016-1544). */
+#define BOX_HEADER_BOMB_BYTES (96 * 1024)
+/* Frames that carry nothing (SETTINGS, PRIORITY, CONTINUATION, empty DATA): at once, then per
+ * second (CVE-2019-9513, -9515, -9518). */
+#define BOX_IDLE_FRAME_BURST 10000
+#define BOX_IDLE_FRAME_RATE  1000
+/* PINGs that came too early before the connection ends, and how long a client without a call waits
+ * between two (grpc/proposal A8). */
+#define BOX_PING_STRIKES      2
+#define BOX_PING_IDLE_SECONDS 7200
+/* Frames that wait because the peer does not read, of at most a few per stream. */
+#define BOX_MAX_QUEUED_FRAMES 10000
 /* Calls at once on one connection, SETTINGS_MAX_CONCURRENT_STREAMS. */
 #define BOX_MAX_STREAMS_PER_CONNECTION 1000
 /* Flow control: what a peer may send before we read it (grpc-conformance.md, 100). */

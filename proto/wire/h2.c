@@ -4,7 +4,7 @@
 #include "base/limits.h"
 #include "wire/h2_internal.h"
 
-static void break_connection(box_h2 *h, const char *text)
+void box_h2_break(box_h2 *h, const char *text)
 {
     h->is_broken = true;
     if (h->why.reason == BOX_NONE)
@@ -13,7 +13,7 @@ static void break_connection(box_h2 *h, const char *text)
 
 void box_h2_kill(box_h2 *h, const char *text)
 {
-    break_connection(h, text);
+    box_h2_break(h, text);
     h->is_dead = true;
 }
 
@@ -32,6 +32,8 @@ static void session_new(box_h2 *h)
     nghttp2_option_set_no_closed_streams(option, 1);
     /* Peers pad values with spaces; we strip them (grpc-conformance.md, 27). */
     nghttp2_option_set_no_rfc9113_leading_and_trailing_ws_validation(option, 1);
+    /* Counted by h2_guard.c, with a clock that is passed in. */
+    nghttp2_option_set_stream_reset_rate_limit(option, UINT32_MAX, UINT32_MAX);
     nghttp2_session_callbacks *cb = box_h2_callbacks_new();
     rv = h->config.server ? nghttp2_session_server_new2(&h->session, cb, h, option)
                           : nghttp2_session_client_new2(&h->session, cb, h, option);
@@ -94,6 +96,7 @@ static void lose_stream(box_h2_stream *s)
         (void)box_fail(&why, BOX_CANCELLED, "the connection was lost");
     else if (why.reason == BOX_NONE)
         (void)box_fail(&why, BOX_RUNTIME_UNAVAILABLE, "the connection was lost");
+    s->is_refused = !s->head_sent;
     box_h2_stream_closed(s, &why, NULL);
     box_h2_stream_release(s);
 }
@@ -127,7 +130,9 @@ void box_h2_free(box_h2 *h)
 /* What nghttp2 gives up on without a word: the peer is told why, if it still listens. */
 static void refuse(box_h2 *h, int rv)
 {
-    break_connection(h, nghttp2_strerror(rv));
+    if (h->is_broken)
+        return; /* by h2_guard.c, whose GOAWAY waits */
+    box_h2_break(h, nghttp2_strerror(rv));
     uint32_t code = rv == NGHTTP2_ERR_FLOODED            ? NGHTTP2_ENHANCE_YOUR_CALM
                     : rv == NGHTTP2_ERR_BAD_CLIENT_MAGIC ? NGHTTP2_PROTOCOL_ERROR
                                                          : NGHTTP2_INTERNAL_ERROR;
@@ -140,6 +145,7 @@ int box_h2_receive(box_h2 *h, const uint8_t *data, size_t len, box_error *err)
         ssize_t n = nghttp2_session_mem_recv(h->session, data, len);
         if (n < 0)
             refuse(h, (int)n);
+        box_h2_guard_queue(h);
     }
     if (!h->is_broken)
         return 0;
@@ -220,11 +226,48 @@ size_t box_h2_stream_count(const box_h2 *h)
     return h->n_streams;
 }
 
-void box_h2_drain(box_h2 *h)
+void box_h2_set_time(box_h2 *h, box_time now)
+{
+    h->guard.now = now;
+}
+
+box_time box_h2_header_since(const box_h2 *h)
+{
+    return h->guard.block_since;
+}
+
+bool box_h2_is_established(const box_h2 *h)
+{
+    return h->is_established;
+}
+
+void box_h2_ping(box_h2 *h)
+{
+    static const uint8_t payload[8] = {'b', 'o', 'x', 'a', 'l', 'i', 'v', 'e'};
+    box_h2_check(h, nghttp2_submit_ping(h->session, NGHTTP2_FLAG_NONE, payload));
+}
+
+bool box_h2_pinged_too_often(const box_h2 *h)
+{
+    return h->pinged_too_often;
+}
+
+bool box_h2_can_start(const box_h2 *h)
+{
+    enum { BEFORE_SETTINGS = 100 };
+    uint32_t max = BEFORE_SETTINGS;
+    if (h->is_established)
+        max = nghttp2_session_get_remote_settings(h->session,
+                                                  NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS);
+    return !h->is_broken && !h->is_closing && h->n_running < max;
+}
+
+void box_h2_drain(box_h2 *h, const char *text)
 {
     if (h->is_draining || !h->config.server)
         return;
     h->is_draining = true;
+    h->drain_text = text;
     box_h2_check(h, nghttp2_submit_shutdown_notice(h->session));
     box_h2_check(h, nghttp2_submit_ping(h->session, NGHTTP2_FLAG_NONE, box_h2_drain_ping));
 }
@@ -234,7 +277,8 @@ void box_h2_drain_finish(box_h2 *h)
     if (!h->is_draining || h->drain_done)
         return;
     h->drain_done = true;
+    size_t len = h->drain_text != NULL ? strlen(h->drain_text) : 0;
     box_h2_check(h, nghttp2_submit_goaway(h->session, NGHTTP2_FLAG_NONE,
                                           nghttp2_session_get_last_proc_stream_id(h->session),
-                                          NGHTTP2_NO_ERROR, NULL, 0));
+                                          NGHTTP2_NO_ERROR, (const uint8_t *)h->drain_text, len));
 }

@@ -58,6 +58,10 @@ typedef struct box_h2_config {
     uint32_t stream_window_bytes;     /* 0 = BOX_STREAM_WINDOW_BYTES */
     uint32_t connection_window_bytes; /* 0 = BOX_CONNECTION_WINDOW_BYTES; at least 65535 */
     box_budget *budget;               /* of messages that wait, in and out; NULL = none */
+    /* Server: PINGs that come sooner after each other are counted against the client (A8); 0 =
+     * never. While no call is open only one in BOX_PING_IDLE_SECONDS is fine, unless permitted. */
+    uint64_t ping_min_interval_ns;
+    bool permit_ping_without_calls;
 } box_h2_config;
 
 /* config's strings are copied. owner goes to every event. */
@@ -66,6 +70,9 @@ box_h2 *box_h2_new(const box_h2_config *config, const box_h2_events *events, voi
  * its status when that had come: then also the messages that waited, paused or not). */
 void box_h2_free(box_h2 *h);
 
+/* What time it is now: rates of what clients do are measured with it. Before box_h2_receive and
+ * box_h2_send; without it a server's client may do only so much in all. */
+void box_h2_set_time(box_h2 *h, box_time now);
 /* Bytes from the peer. -1: the connection is broken (a GOAWAY may be waiting in box_h2_send); send
  * what there is, then close. */
 int box_h2_receive(box_h2 *h, const uint8_t *data, size_t len, box_error *err) BOX_MUST_USE;
@@ -76,11 +83,23 @@ bool box_h2_wants_send(const box_h2 *h);
 /* Nothing to read or send any more: close the connection. */
 bool box_h2_is_done(const box_h2 *h);
 size_t box_h2_stream_count(const box_h2 *h);
+/* When the header block began whose end did not come yet; 0 = there is none. */
+box_time box_h2_header_since(const box_h2 *h);
+/* The peer's SETTINGS came. */
+bool box_h2_is_established(const box_h2 *h);
+/* Is the peer still there? Its answer is bytes, and says no more than any others would. */
+void box_h2_ping(box_h2 *h);
+/* The peer's GOAWAY complained about too many of those. */
+bool box_h2_pinged_too_often(const box_h2 *h);
+/* Client: as many calls run as the server's SETTINGS allow, 100 until they come
+ * (grpc-conformance.md, 103); a call started above that waits inside for its turn. */
+bool box_h2_can_start(const box_h2 *h);
 
 /* Server, graceful end: GOAWAY with last id 2^31-1 and a PING now; the true last id when the PING's
  * answer comes, or at box_h2_drain_finish (call that from a timer). Open streams go on
- * (grpc-conformance.md 105), then box_h2_is_done. */
-void box_h2_drain(box_h2 *h);
+ * (grpc-conformance.md 105), then box_h2_is_done. text: static, the second GOAWAY's debug data
+ * ("max_age"), or NULL. */
+void box_h2_drain(box_h2 *h, const char *text);
 void box_h2_drain_finish(box_h2 *h);
 
 /* --- streams ---------------------------------------------------------------------------------- */
@@ -93,6 +112,14 @@ void *box_h2_stream_owner(const box_h2_stream *s);
 int box_h2_request_start(box_h2 *h, const char *path, const box_metadata *metadata,
                          uint64_t timeout_ns, void *stream_owner, box_h2_stream **out,
                          box_error *err) BOX_MUST_USE;
+/* Client, inside its closed event: the server surely has not looked at the call. It refused the
+ * stream, or its GOAWAY left it out (grpc-conformance.md, 104), or, then was_sent is false, the
+ * headers never went out. */
+bool box_h2_was_refused(const box_h2_stream *s);
+bool box_h2_was_sent(const box_h2_stream *s);
+/* Received messages of this stream may have that many bytes, instead of what the connection says.
+ */
+void box_h2_limit_messages(box_h2_stream *s, size_t max_bytes);
 /* Client: no more messages. */
 void box_h2_half_close(box_h2_stream *s);
 /* Client: RST_STREAM CANCEL; closed comes with why (CANCELLED, DEADLINE) before this returns.

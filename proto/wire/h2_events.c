@@ -13,6 +13,14 @@ static box_h2_stream *stream_of(nghttp2_session *session, int32_t id)
 
 /* --- frames that come ------------------------------------------------------------------------- */
 
+static int on_begin_frame(nghttp2_session *session, const nghttp2_frame_hd *hd, void *arg)
+{
+    (void)session;
+    box_h2 *h = arg;
+    box_h2_guard_frame(h, hd);
+    return h->is_broken ? NGHTTP2_ERR_CALLBACK_FAILURE : 0;
+}
+
 static int on_begin_headers(nghttp2_session *session, const nghttp2_frame *frame, void *arg)
 {
     box_h2 *h = arg;
@@ -26,6 +34,7 @@ static int on_begin_headers(nghttp2_session *session, const nghttp2_frame *frame
         s = NULL; /* trailers of a request: nothing in them is for us */
     }
     h->receiving = s;
+    box_h2_guard_block(h);
     return 0;
 }
 
@@ -34,6 +43,9 @@ static int on_header(nghttp2_session *session, const nghttp2_frame *frame, nghtt
 {
     (void)session, (void)frame, (void)flags;
     box_h2 *h = arg;
+    size_t bytes = nghttp2_rcbuf_get_buf(name).len + nghttp2_rcbuf_get_buf(value).len;
+    if (!box_h2_guard_field(h, bytes + H2_FIELD_OVERHEAD))
+        return NGHTTP2_ERR_CALLBACK_FAILURE;
     if (h->receiving != NULL)
         box_h2_head_field(&h->receiving->head, name, value);
     return 0;
@@ -87,6 +99,10 @@ static void data_ended(box_h2 *h, box_h2_stream *s)
 
 static void goaway_came(box_h2 *h, const nghttp2_goaway *frame)
 {
+    static const char pings[] = "too_many_pings";
+    h->pinged_too_often = frame->error_code == NGHTTP2_ENHANCE_YOUR_CALM &&
+                          frame->opaque_data_len == sizeof pings - 1 &&
+                          memcmp(frame->opaque_data, pings, sizeof pings - 1) == 0;
     if (!h->config.server && h->why.reason == BOX_NONE)
         (void)box_fail(
             &h->why, BOX_RUNTIME_UNAVAILABLE, "the server closes the connection (%s%s%.*s)",
@@ -105,6 +121,7 @@ static int on_frame_recv(nghttp2_session *session, const nghttp2_frame *frame, v
     switch (frame->hd.type) {
     case NGHTTP2_HEADERS:
         h->receiving = NULL;
+        box_h2_guard_block_end(h);
         s = stream_of(session, frame->hd.stream_id);
         if (s != NULL)
             headers_came(h, s, frame);
@@ -114,18 +131,26 @@ static int on_frame_recv(nghttp2_session *session, const nghttp2_frame *frame, v
         if (s != NULL && (frame->hd.flags & NGHTTP2_FLAG_END_STREAM) != 0)
             data_ended(h, s);
         break;
+    case NGHTTP2_SETTINGS:
+        h->is_established = true;
+        break;
     case NGHTTP2_GOAWAY:
         goaway_came(h, &frame->goaway);
         break;
+    case NGHTTP2_RST_STREAM:
+        box_h2_guard_reset(h, 1);
+        break;
     case NGHTTP2_PING:
-        if ((frame->hd.flags & NGHTTP2_FLAG_ACK) != 0 && h->is_draining &&
-            memcmp(frame->ping.opaque_data, box_h2_drain_ping, sizeof box_h2_drain_ping) == 0)
+        if ((frame->hd.flags & NGHTTP2_FLAG_ACK) == 0)
+            box_h2_guard_ping(h);
+        else if (h->is_draining &&
+                 memcmp(frame->ping.opaque_data, box_h2_drain_ping, sizeof box_h2_drain_ping) == 0)
             box_h2_drain_finish(h);
         break;
     default:
         break;
     }
-    return 0;
+    return h->is_broken ? NGHTTP2_ERR_CALLBACK_FAILURE : 0;
 }
 
 /* The connection's window is given back as data comes, so that one unread stream does not stop the
@@ -162,8 +187,10 @@ static int on_stream_close(nghttp2_session *session, int32_t id, uint32_t code, 
     box_h2_stream *s = stream_of(session, id);
     if (s == NULL)
         return 0;
-    if (h->receiving == s)
+    if (h->receiving == s) {
         h->receiving = NULL;
+        box_h2_guard_block_end(h);
+    }
     box_h2_stream_gone(s, code);
     return 0;
 }
@@ -207,6 +234,12 @@ static void end_went(box_h2 *h, box_h2_stream *s)
         box_h2_stream_reset(s, NGHTTP2_NO_ERROR);
 }
 
+/* Resets that say what the peer did wrong cost as much as its own (CVE-2025-8671). */
+static bool is_provoked(uint32_t code)
+{
+    return code != NGHTTP2_NO_ERROR && code != NGHTTP2_CANCEL;
+}
+
 static int on_frame_send(nghttp2_session *session, const nghttp2_frame *frame, void *arg)
 {
     box_h2 *h = arg;
@@ -214,11 +247,16 @@ static int on_frame_send(nghttp2_session *session, const nghttp2_frame *frame, v
         box_h2_kill(h, nghttp2_http2_strerror(frame->goaway.error_code));
         return 0;
     }
+    if (frame->hd.type == NGHTTP2_RST_STREAM && is_provoked(frame->rst_stream.error_code))
+        box_h2_guard_reset(h, 1);
     if (frame->hd.type != NGHTTP2_DATA && frame->hd.type != NGHTTP2_HEADERS)
         return 0;
+    box_h2_guard_sent(h);
     box_h2_stream *s = stream_of(session, frame->hd.stream_id);
     if (s == NULL)
         return 0;
+    if (!h->config.server)
+        s->head_sent = true;
     if ((frame->hd.flags & NGHTTP2_FLAG_END_STREAM) != 0)
         end_went(h, s);
     else if (h->config.server && s->local_end && !s->is_plain && box_buf_len(&s->out) == 0)
@@ -247,6 +285,7 @@ nghttp2_session_callbacks *box_h2_callbacks_new(void)
     nghttp2_session_callbacks *cb;
     int rv = nghttp2_session_callbacks_new(&cb);
     assert(rv == 0); /* out of memory for a small object */
+    nghttp2_session_callbacks_set_on_begin_frame_callback(cb, on_begin_frame);
     nghttp2_session_callbacks_set_on_begin_headers_callback(cb, on_begin_headers);
     nghttp2_session_callbacks_set_on_header_callback2(cb, on_header);
     nghttp2_session_callbacks_set_on_invalid_header_callback2(cb, on_invalid_header);

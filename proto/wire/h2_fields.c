@@ -4,7 +4,7 @@
 #include "wire/h2_internal.h"
 #include "wire/status.h"
 
-enum { FIELD_OVERHEAD = 32, HEAD_FIELDS = 3 };
+enum { HEAD_FIELDS = 3 };
 
 static h2_block *block_new(size_t max_fields, size_t text_bytes)
 {
@@ -26,7 +26,7 @@ static void add(h2_block *b, const char *name, size_t name_len, const char *valu
         .valuelen = value_len,
         .flags = flags,
     };
-    b->list_bytes += name_len + value_len + FIELD_OVERHEAD;
+    b->list_bytes += name_len + value_len + H2_FIELD_OVERHEAD;
 }
 
 /* Both are literals: nghttp2 need not copy them. */
@@ -178,7 +178,9 @@ static h2_block *block_status(int code, const status_text *t, const h2_block *on
     if (level < SAY_NO_TEXT && box_buf_len(&t->message) > 0)
         add_copy(b, "grpc-message", (const char *)box_buf_data(&t->message),
                  box_buf_len(&t->message), NGHTTP2_NV_FLAG_NO_INDEX);
-    if (level < SAY_NO_DETAILS && box_buf_len(&t->details) > 0)
+    bool has_own =
+        trailers != NULL && box_metadata_get(trailers, "grpc-status-details-bin") != NULL;
+    if (level < SAY_NO_DETAILS && box_buf_len(&t->details) > 0 && !has_own)
         add_copy(b, "grpc-status-details-bin", (const char *)box_buf_data(&t->details),
                  box_buf_len(&t->details), NGHTTP2_NV_FLAG_NO_INDEX);
     if (level < SAY_CODE)

@@ -6,7 +6,7 @@
 #include "wire/h2_internal.h"
 #include "wire/status.h"
 
-enum { FIELD_OVERHEAD = 32, NO_STATUS = -1 };
+enum { NO_STATUS = -1 };
 
 /* --- collecting ------------------------------------------------------------------------------- */
 
@@ -159,9 +159,16 @@ static void take_details(h2_head *head, nghttp2_rcbuf *buf, const char *value, s
 {
     (void)buf;
     box_error ignored;
+    box_error err;
     box_buf_clear(&head->details);
-    if (box_base64_decode(value, len, &head->details, &ignored) < 0)
+    if (box_base64_decode(value, len, &head->details, &ignored) < 0) {
         box_buf_clear(&head->details); /* they say nothing; the status stands without */
+        return;
+    }
+    /* The application may look at them too (grpc-conformance.md, 77). */
+    if (box_metadata_add(&head->metadata, "grpc-status-details-bin", box_buf_data(&head->details),
+                         box_buf_len(&head->details), &err) < 0)
+        set_error(head, &err);
 }
 
 static const struct known_field {
@@ -202,7 +209,7 @@ void box_h2_head_field(h2_head *head, nghttp2_rcbuf *name, nghttp2_rcbuf *value)
 {
     nghttp2_vec n = nghttp2_rcbuf_get_buf(name);
     nghttp2_vec v = nghttp2_rcbuf_get_buf(value);
-    if (is_too_large(head, n.len + v.len + FIELD_OVERHEAD))
+    if (is_too_large(head, n.len + v.len + H2_FIELD_OVERHEAD))
         return;
     const char *key = (const char *)n.base;
     for (size_t i = 0; i < BOX_COUNT(known_fields); i++) {

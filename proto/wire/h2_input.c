@@ -33,7 +33,7 @@ static int check_prefix(box_h2_stream *s, box_error *err)
     if (check_flag(s, err) < 0)
         return -1;
     s->message_len = prefix_length(s->prefix);
-    size_t max = s->h->config.max_message_bytes;
+    size_t max = s->max_message_bytes;
     if (s->message_len <= max)
         return 0;
     (void)box_fail(err, BOX_MESSAGE_SIZE, "a message of %u bytes is larger than the limit of %zu",

@@ -6,7 +6,8 @@
  *   h2_input.c    message framing, pausing, giving window back
  *   h2_headers.c  header blocks that come
  *   h2_fields.c   header blocks that go
- *   h2_codes.c    HTTP's own status and reset codes */
+ *   h2_codes.c    HTTP's own status and reset codes
+ *   h2_guard.c    what a client may cost before its connection ends */
 #pragma once
 
 #include <nghttp2/nghttp2.h>
@@ -14,7 +15,7 @@
 #include "base/list.h"
 #include "wire/h2.h"
 
-enum { H2_PREFIX = 5 };
+enum { H2_PREFIX = 5, H2_FIELD_OVERHEAD = 32 /* HTTP/2 counts it for each field */ };
 
 typedef enum h2_content_type {
     H2_TYPE_NONE,    /* no content-type */
@@ -67,7 +68,9 @@ struct box_h2_stream {
     bool end_told;   /* half_close was delivered */
     bool local_end;  /* half-close or finish was asked for */
     bool end_sent;   /* END_STREAM went out */
-    bool head_sent;  /* server: response headers were handed to nghttp2 */
+    bool head_sent;  /* server: response headers were handed to nghttp2; client: went out */
+    bool is_refused; /* client: the server has not looked at it */
+    bool counts;     /* client: one of h->n_running */
     bool head_seen;  /* client: the final response headers came */
     bool is_encoded; /* the peer named a grpc-encoding other than identity */
     bool is_plain;   /* server: the answer is ordinary HTTP */
@@ -77,6 +80,7 @@ struct box_h2_stream {
     h2_head head;
     int http_status; /* client: of the response headers */
     /* in */
+    size_t max_message_bytes;
     uint8_t prefix[H2_PREFIX];
     uint8_t prefix_len;
     uint32_t message_len;
@@ -92,6 +96,18 @@ struct box_h2_stream {
         *status; /* client: the call's status once it came, NULL = OK; server: why it was reset */
 };
 
+/* What a server counts of its client (h2_guard.c). */
+typedef struct h2_guard {
+    box_time now;    /* as box_h2_set_time said last */
+    box_time resets; /* of each bucket: when it is full again */
+    box_time idle_frames;
+    box_time block_since; /* a header block began and has not ended; 0 = none */
+    size_t block_bytes;   /* of that block, decoded */
+    box_time ping_at;     /* of the last PING, if pinged */
+    bool pinged;          /* since we last sent HEADERS or DATA */
+    unsigned ping_strikes;
+} h2_guard;
+
 struct box_h2 {
     nghttp2_session *session;
     box_h2_config config;
@@ -101,14 +117,19 @@ struct box_h2 {
     box_list streams;
     box_list work; /* streams with held input or a writable event to deliver */
     size_t n_streams;
+    size_t n_running;         /* client: streams that count against the server's limit */
     box_h2_stream *receiving; /* whose header block comes now */
     box_buf *sink;            /* of the box_h2_send that runs */
     size_t sink_limit;
-    bool is_broken;  /* nothing more is read */
-    bool is_dead;    /* nothing more is sent either */
-    bool is_closing; /* GOAWAY came, or box_h2_free runs: no new streams */
+    bool is_broken;      /* nothing more is read */
+    bool is_dead;        /* nothing more is sent either */
+    bool is_closing;     /* GOAWAY came, or box_h2_free runs: no new streams */
+    bool is_established; /* SETTINGS came */
+    bool pinged_too_often;
     bool is_draining;
     bool drain_done;
+    const char *drain_text; /* of the second GOAWAY, or NULL */
+    h2_guard guard;
     box_error why; /* of is_broken or is_closing */
 };
 
@@ -116,6 +137,8 @@ struct box_h2 {
 /* A fatal result of nghttp2 ends the connection. */
 void box_h2_check(box_h2 *h, int rv);
 void box_h2_kill(box_h2 *h, const char *text);
+/* Nothing more is read; what waits is still sent. */
+void box_h2_break(box_h2 *h, const char *text);
 
 /* h2_events.c */
 nghttp2_session_callbacks *box_h2_callbacks_new(void);
@@ -138,6 +161,8 @@ void box_h2_stream_plain(box_h2_stream *s, int status, const char *text);
 /* out was read until empty: trailers follow. */
 void box_h2_stream_send_tail(box_h2_stream *s);
 void box_h2_stream_queue_work(box_h2_stream *s);
+/* Client: it does not count against the server's limit any more. */
+void box_h2_stream_uncount(box_h2_stream *s);
 /* nghttp2 closed it with that code. Frees s, or leaves it until its held messages were taken. */
 void box_h2_stream_gone(box_h2_stream *s, uint32_t code);
 
@@ -161,6 +186,18 @@ void box_h2_head_missing(box_h2_stream *s);
 void box_h2_status_from_http(int http_status, const char *content_type, box_error *out);
 /* RST_STREAM before any status (grpc-conformance.md, 87). */
 void box_h2_status_from_reset(uint32_t code, box_error *out);
+
+/* h2_guard.c: all harmless on a client. Each may end the connection (h->is_broken). */
+void box_h2_guard_end(box_h2 *h, const char *text);
+/* A stream was reset, by the peer or because of what it sent. */
+void box_h2_guard_reset(box_h2 *h, unsigned weight);
+void box_h2_guard_frame(box_h2 *h, const nghttp2_frame_hd *hd);
+void box_h2_guard_block(box_h2 *h); /* a header block begins, of h->receiving */
+bool box_h2_guard_field(box_h2 *h, size_t bytes);
+void box_h2_guard_block_end(box_h2 *h);
+void box_h2_guard_ping(box_h2 *h);
+void box_h2_guard_sent(box_h2 *h); /* HEADERS or DATA went */
+void box_h2_guard_queue(box_h2 *h);
 
 /* h2_fields.c */
 h2_block *box_h2_block_request(const box_h2 *h, const char *path, const box_metadata *metadata,

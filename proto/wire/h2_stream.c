@@ -10,6 +10,7 @@ box_h2_stream *box_h2_stream_new(box_h2 *h, int32_t id)
     s->h = h;
     s->id = id;
     s->head.grpc_status = -1;
+    s->max_message_bytes = h->config.max_message_bytes;
     box_buf_init(&s->partial, h->config.max_message_bytes);
     box_buf_init(&s->held, h->config.stream_window_bytes);
     box_buf_init(&s->out, BOX_STREAM_UNSENT_BYTES);
@@ -31,10 +32,17 @@ static void stream_free(box_h2_stream *s)
     free(s);
 }
 
+void box_h2_stream_uncount(box_h2_stream *s)
+{
+    s->h->n_running -= s->counts;
+    s->counts = false;
+}
+
 void box_h2_stream_release(box_h2_stream *s)
 {
     if (!s->released) {
         s->released = true;
+        box_h2_stream_uncount(s);
         s->reads = false;
         box_list_remove(&s->link);
         box_list_remove(&s->work);
@@ -86,6 +94,7 @@ void box_h2_stream_queue_work(box_h2_stream *s)
 void box_h2_stream_gone(box_h2_stream *s, uint32_t code)
 {
     s->gone = true;
+    box_h2_stream_uncount(s);
     box_error why = {0};
     if (s->h->config.server) {
         if (s->status != NULL)
@@ -98,8 +107,9 @@ void box_h2_stream_gone(box_h2_stream *s, uint32_t code)
     }
     if (s->remote_end)
         return; /* its status is here and waits for held messages to be taken */
-    box_h2_status_from_reset(code, &why);
-    if (code == NGHTTP2_REFUSED_STREAM && s->h->why.reason != BOX_NONE)
+    s->is_refused = code == NGHTTP2_REFUSED_STREAM || !s->head_sent;
+    box_h2_status_from_reset(s->is_refused ? NGHTTP2_REFUSED_STREAM : code, &why);
+    if (s->is_refused && s->h->why.reason != BOX_NONE)
         why = s->h->why;
     box_h2_stream_closed(s, &why, NULL);
     box_h2_stream_release(s);
@@ -258,9 +268,26 @@ int box_h2_request_start(box_h2 *h, const char *path, const box_metadata *metada
     }
     s->id = id;
     s->owner = stream_owner;
-    s->is_open = true;
+    s->is_open = s->counts = true;
+    h->n_running++;
     *out = s;
     return 0;
+}
+
+bool box_h2_was_refused(const box_h2_stream *s)
+{
+    return s->is_refused;
+}
+
+bool box_h2_was_sent(const box_h2_stream *s)
+{
+    return s->head_sent;
+}
+
+void box_h2_limit_messages(box_h2_stream *s, size_t max_bytes)
+{
+    s->max_message_bytes = max_bytes;
+    s->partial.max_bytes = max_bytes;
 }
 
 void box_h2_half_close(box_h2_stream *s)

@@ -80,6 +80,18 @@ static bool is_printable(const char *value, size_t len)
     return true;
 }
 
+/* Of gRPC's own, what applications may see and set (grpc-conformance.md, 34). */
+static bool is_lent(const char *key, size_t len)
+{
+    static const char *const names[] = {"grpc-status-details-bin", "grpc-previous-rpc-attempts",
+                                        "grpc-retry-pushback-ms"};
+    for (size_t i = 0; i < BOX_COUNT(names); i++) {
+        if (strlen(names[i]) == len && memcmp(names[i], key, len) == 0)
+            return true;
+    }
+    return false;
+}
+
 /* Names that belong to HTTP/2 and gRPC. `connection` and its kin may not appear in HTTP/2 at all
  * (RFC 9113, 8.2.2). */
 static bool is_reserved(const char *key, size_t len)
@@ -89,7 +101,7 @@ static bool is_reserved(const char *key, size_t len)
         "connection", "proxy-connection", "transfer-encoding", "upgrade", "keep-alive",
     };
     if (len >= 5 && memcmp(key, "grpc-", 5) == 0)
-        return true;
+        return !is_lent(key, len);
     for (size_t i = 0; i < BOX_COUNT(names); i++) {
         if (strlen(names[i]) == len && memcmp(names[i], key, len) == 0)
             return true;

@@ -22,7 +22,9 @@ typedef struct box_metadata {
 void box_metadata_done(box_metadata *md);
 
 /* Checks key and value as grpc-conformance.md 26, 27 and 34 want them of an application; a reserved
- * key (grpc-*, te, content-type, user-agent, ":...") is VALIDATION. Order and duplicates are kept.
+ * key (grpc-* but for grpc-status-details-bin, grpc-previous-rpc-attempts and
+ * grpc-retry-pushback-ms; te, content-type, user-agent, ":...") is VALIDATION. Order and duplicates
+ * are kept.
  */
 int box_metadata_add(box_metadata *md, const char *key, const void *value, size_t len,
                      box_error *err) BOX_MUST_USE;

@@ -23,7 +23,7 @@ static void ignore(connection *c)
 
 static void drain(connection *c)
 {
-    box_h2_drain(box_rpc_connection_h2(c->rpc));
+    box_h2_drain(box_rpc_connection_h2(c->rpc), NULL);
     box_connection_want_flush(c);
 }
 
@@ -130,7 +130,7 @@ static void waited_enough(connection *c)
     if (c->blocked && now >= c->stall_at) {
         close_now(c);
     } else if (is_stranger(c) && !box_rpc_connection_has_calls(c->rpc)) {
-        box_h2_drain(box_rpc_connection_h2(c->rpc));
+        box_h2_drain(box_rpc_connection_h2(c->rpc), NULL);
         box_h2_drain_finish(box_rpc_connection_h2(c->rpc));
         begin_closing(c);
     } else {

@@ -138,6 +138,7 @@ static void feed_h2(connection *c, const uint8_t *data, size_t len)
     if (len == 0 || c->rpc == NULL)
         return;
     box_connection_want_flush(c);
+    box_h2_set_time(box_rpc_connection_h2(c->rpc), box_loop_now(c->nl->loop));
     if (box_h2_receive(box_rpc_connection_h2(c->rpc), data, len, &err) < 0) {
         box_log(BOX_DEBUG, "net.broken", BOX_STR("peer", c->address), BOX_ERR(&err));
         box_connection_handle(c, EVENT_BROKEN);

@@ -112,6 +112,7 @@ static box_session *take_locked(box_session *s, const box_acquire *a)
         s->active++;
     s->last_used = box_loop_now(box_loop_current());
     s->last_used_wall_ns = s->all->wall_ns();
+    box_session_note_idle_locked(s);
     return box_session_ref(s);
 }
 
@@ -136,13 +137,33 @@ static int look_locked(box_sessions *all, const box_acquire *a, const box_spec *
     return 0;
 }
 
+box_spec_defaults box_sessions_spec_defaults(const box_sessions *all,
+                                             const box_session_defaults *standard, bool persistent)
+{
+    return (box_spec_defaults){.image = standard->image,
+                               .memory_bytes = standard->memory_bytes,
+                               .idle_ttl_ns = persistent ? 0 : all->idle_ttl_ns,
+                               .max_lifetime_ns = all->lifetime_ns};
+}
+
+int box_sessions_allow(const box_sessions *all, const box_spec *asked, bool persistent,
+                       box_error *err)
+{
+    bool endless = (asked->set & BOX_SPEC_IDLE_TTL) != 0 && asked->idle_ttl_ns == 0;
+    if (!endless || persistent || all->allow_no_idle_ttl)
+        return 0;
+    (void)box_fail(err, BOX_PERMISSION,
+                   "spec.idle_ttl: a session without idle end needs limits.allow_no_idle_ttl in "
+                   "boxd's configuration, or has to be persistent");
+    box_error_add(err, "rule", "limits.allow_no_idle_ttl");
+    return -1;
+}
+
 static int fill_spec(box_sessions *all, box_session *s, const box_spec *asked, box_error *err)
 {
     const box_session_defaults standard = box_sessions_defaults(all);
-    const box_spec_defaults defaults = {.image = standard.image,
-                                        .memory_bytes = standard.memory_bytes,
-                                        .idle_ttl_ns = all->idle_ttl_ns,
-                                        .max_lifetime_ns = all->lifetime_ns};
+    const box_spec_defaults defaults =
+        box_sessions_spec_defaults(all, &standard, asked->persistent);
     s->profile = profile_of(standard.profile, asked);
     box_spec mine;
     box_spec_copy(&mine, asked);
@@ -210,10 +231,11 @@ static int make(box_sessions *all, const box_acquire *a, const box_spec *asked, 
     if (box_share_take(&s->memory, bytes, err) < 0)
         return -1;
     s->charged_bytes = bytes;
+    bool waits = false;
     box_lock_take(&all->lock);
     int rc = look_locked(all, a, asked, out, NULL, err); /* another call may have been faster */
     if (rc == 0) {
-        rc = box_sessions_enter_locked(s, err);
+        rc = box_sessions_enter_locked(s, &waits, err);
         if (rc == 0) {
             *created = true;
             *out = take_locked(s, a);
@@ -223,7 +245,7 @@ static int make(box_sessions *all, const box_acquire *a, const box_spec *asked, 
         rc = 0;
     }
     box_lock_release(&all->lock);
-    if (rc == 0 && *created)
+    if (rc == 0 && *created && !waits)
         box_session_post(s, box_sandbox_start);
     return rc;
 }
@@ -233,7 +255,8 @@ int box_sessions_acquire(box_sessions *all, const box_acquire *a, box_session **
 {
     static const box_spec nothing;
     const box_spec *asked = a->spec != NULL ? a->spec : &nothing;
-    if (box_session_check(a->id, asked, err) < 0)
+    if (box_session_check(a->id, asked, err) < 0 ||
+        box_sessions_allow(all, asked, asked->persistent, err) < 0)
         return -1;
     if (asked->unsupported != NULL) {
         (void)box_fail(err, BOX_GUARANTEE_UNSUPPORTED, "not built yet: %s", asked->unsupported);

@@ -14,6 +14,7 @@
 typedef struct packet {
     box_list link;
     bool is_start;
+    uint64_t id; /* of the START */
     box_buf bytes;
     int fds[4];
     size_t n_fds;
@@ -188,6 +189,7 @@ int box_agent_start_command(box_agent *a, uint64_t id, const box_program *progra
     packet *p = box_alloc(sizeof *p);
     box_buf_init(&p->bytes, BOX_AGENT_PACKET_BYTES);
     p->is_start = true;
+    p->id = id;
     int memfd = -1;
     box_agent_command command = {.id = id,
                                  .timeout_ns = timeout_ns,
@@ -208,6 +210,18 @@ int box_agent_start_command(box_agent *a, uint64_t id, const box_program *progra
         p->fds[p->n_fds++] = memfd;
     enqueue(a, &a->starts, p);
     return 0;
+}
+
+bool box_agent_take_back(box_agent *a, uint64_t id)
+{
+    for (box_list *at = a->starts.next; at != &a->starts; at = at->next) {
+        packet *p = BOX_CONTAINER(at, packet, link);
+        if (p->id != id)
+            continue;
+        drop_packet(a, p);
+        return true;
+    }
+    return false;
 }
 
 void box_agent_signal_command(box_agent *a, uint64_t id, const box_agent_signal *s)

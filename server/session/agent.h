@@ -31,6 +31,9 @@ void box_agent_free(box_agent *a);
  * nothing was taken. */
 int box_agent_start_command(box_agent *a, uint64_t id, const box_program *p, uint32_t flags,
                             uint64_t timeout_ns, int fds[3], box_error *err) BOX_MUST_USE;
+/* Takes a START back that was not sent, also after `lost`. False: it was sent, and whether the
+ * agent acts on it is not known. */
+bool box_agent_take_back(box_agent *a, uint64_t id);
 void box_agent_signal_command(box_agent *a, uint64_t id, const box_agent_signal *s);
 /* The verdict was read: the agent may forget the command. */
 void box_agent_ack(box_agent *a, uint64_t id);

@@ -157,10 +157,8 @@ static void complete(update_call *c, const box_spec *changes)
 {
     const box_session *s = c->session;
     const box_session_defaults standard = box_sessions_defaults(s->all);
-    const box_spec_defaults defaults = {.image = standard.image,
-                                        .memory_bytes = standard.memory_bytes,
-                                        .idle_ttl_ns = s->all->idle_ttl_ns,
-                                        .max_lifetime_ns = s->all->lifetime_ns};
+    const box_spec_defaults defaults =
+        box_sessions_spec_defaults(s->all, &standard, s->spec.persistent);
     box_adjustment ignored[BOX_MAX_ADJUSTMENTS]; /* only of fields that cannot change live */
     (void)box_profile_merge(s->profile, changes, &defaults, &c->changes, ignored);
 }
@@ -191,7 +189,9 @@ void box_session_update(box_sessions *all, const char *tenant, const char *id,
     *c = (update_call){.session = s, .fields = fields, .done = done, .arg = arg};
     complete(c, changes);
     box_session_state state = box_session_state_now(s, NULL);
-    if (state >= BOX_SESSION_STOPPING || ((fields & LIMITS) && state != BOX_SESSION_RUNNING))
+    if (box_sessions_allow(all, changes, s->spec.persistent, &c->err) < 0)
+        state = 0; /* c->err says it */
+    else if (state >= BOX_SESSION_STOPPING || ((fields & LIMITS) && state != BOX_SESSION_RUNNING))
         (void)box_session_not_running(s, &c->err); /* c->err says it */
     else if (fields & LIMITS)
         BOX_IGNORE(box_backends_check_live(s, &c->err)); /* c->err says it */

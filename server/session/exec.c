@@ -212,13 +212,20 @@ void box_exec_on_input(void *arg, bool room)
 
 /* --- what the home side tells ----------------------------------------------------------------- */
 
-static int open_pipes(box_exec *e, box_error *err)
+static int open_outputs(box_exec *e, box_error *err)
 {
     for (int i = 0; i < 2; i++) {
         if (box_pump_open(&e->pumps[i], e->loop, box_take_fd(&e->result.pipes[i + 1]), i,
                           &pump_events, e, err) < 0)
             return -1;
     }
+    return 0;
+}
+
+static int open_pipes(box_exec *e, box_error *err)
+{
+    if (open_outputs(e, err) < 0)
+        return -1;
     return box_input_open(&e->input, e->loop, box_take_fd(&e->result.pipes[0]), err);
 }
 
@@ -268,7 +275,8 @@ void box_exec_submit(box_exec *e)
     box_loop_post(e->session->home, box_slots_submit, e);
 }
 
-/* The sandbox vanished before it ran: nothing happened yet, so a new one may be tried, once. */
+/* The sandbox vanished before START was sent: nothing can have happened yet, so a new one may be
+ * tried, once. */
 static bool try_again(box_exec *e)
 {
     if (e->tried_again || e->wished || e->detached || e->one_off)
@@ -292,11 +300,23 @@ static bool try_again(box_exec *e)
     return true;
 }
 
+/* START was sent and never answered: it may have run, and what it wrote is in its pipes. */
+static void begin_blind(box_exec *e)
+{
+    box_error err;
+    e->phase = BOX_PHASE_RUNNING;
+    e->began_at = e->last_io = box_loop_now(e->loop);
+    take_info(e);
+    if (!e->detached)
+        BOX_IGNORE(open_outputs(e, &err)); /* then its output stays unknown, as its fate is */
+}
+
 void box_exec_over(void *exec)
 {
     box_exec *e = exec; /* the reference of being under way */
-    bool ran = e->phase == BOX_PHASE_RUNNING;
-    if (!ran) {
+    if (e->phase == BOX_PHASE_WAITING && e->result.fate == BOX_FATE_LOST)
+        begin_blind(e);
+    if (e->phase != BOX_PHASE_RUNNING) {
         if (e->result.fate == BOX_FATE_LOST_EARLY && try_again(e))
             return;
         conclude_with_error(e, &e->result.error);

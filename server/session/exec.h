@@ -57,10 +57,10 @@ typedef struct box_verdict {
     bool timeout_clamped;     /* the profile's maximum cut what was asked */
     int64_t timeout_asked_ns; /* 0 = nothing */
     const box_session_info *session;
-    int64_t started_wall_ns;
-    uint64_t queue_ns;      /* waited for a slot of the running session */
-    uint64_t stdin_bytes;   /* given to the command */
-    bool session_destroyed; /* destroy_on_timeout */
+    int64_t started_wall_ns; /* 0 = not known whether it started */
+    uint64_t queue_ns;       /* waited for a slot of the running session */
+    uint64_t stdin_bytes;    /* given to the command */
+    bool session_destroyed;  /* destroy_on_timeout */
 } box_verdict;
 
 typedef struct box_exec_started {
@@ -80,8 +80,8 @@ typedef struct box_exec_events {
     bool (*writable)(void *arg);
     /* box_exec_feed may go on. May be NULL. */
     void (*stdin_room)(void *arg);
-    /* Exactly once and last, never from inside box_exec_start: a verdict once it started, else an
-     * error. Not after box_exec_cancel. */
+    /* Exactly once and last, never from inside box_exec_start: a verdict once it started or may
+     * have (SANDBOX_LOST without `started`), else an error. Not after box_exec_cancel. */
     void (*done)(void *arg, const box_verdict *verdict, const box_error *err);
 } box_exec_events;
 

@@ -22,8 +22,8 @@ typedef enum box_exec_home {
 typedef enum box_exec_fate {
     BOX_FATE_NEVER_RAN, /* error says why */
     BOX_FATE_EXITED,
-    BOX_FATE_LOST,       /* the sandbox went under it */
-    BOX_FATE_LOST_EARLY, /* the sandbox went before it ran: may be tried in a new one */
+    BOX_FATE_LOST,       /* the sandbox went under it, or once its START was sent */
+    BOX_FATE_LOST_EARLY, /* the sandbox went before START was sent: may be tried in a new one */
 } box_exec_fate;
 
 /* What the home side found out. */

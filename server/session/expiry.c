@@ -37,6 +37,8 @@ void box_sessions_revoke(box_sessions *all, const char *tenant)
 
 box_time box_session_idle_at(const box_session *s)
 {
+    if (s->spec.idle_ttl_ns == 0)
+        return BOX_TIME_NEVER;
     box_time idle = box_time_add(s->last_used, s->spec.idle_ttl_ns);
     return idle > s->extended_until ? idle : s->extended_until;
 }

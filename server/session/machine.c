@@ -41,6 +41,7 @@ const char *box_stop_reason_name(box_stop_reason r)
         [BOX_STOP_LOST] = "lost",
         [BOX_STOP_CREATE_FAILED] = "create_failed",
         [BOX_STOP_REVOKED] = "revoked",
+        [BOX_STOP_EVICTED] = "evicted",
         [BOX_STOP_BROKEN] = "broken",
     };
     return names[r];

@@ -49,8 +49,9 @@ static void snapshot_but_env(const box_session *s, box_session_info *out)
     box_spec_copy_but_env(&out->spec, &s->spec);
     if (s->state == BOX_SESSION_RUNNING) {
         box_time now = now_here();
-        box_time idle =
-            s->active > 0 ? box_time_add(now, s->spec.idle_ttl_ns) : box_session_idle_at(s);
+        box_time idle = box_session_idle_at(s);
+        if (s->active > 0 && s->spec.idle_ttl_ns > 0)
+            idle = box_time_add(now, s->spec.idle_ttl_ns);
         box_time end = idle < box_session_lifetime_at(s) ? idle : box_session_lifetime_at(s);
         out->expires_wall_ns = s->all->wall_ns() + (int64_t)box_time_left(end, now);
     }
@@ -181,6 +182,7 @@ void box_session_release(box_session *s)
     s->last_used = now;
     s->last_used_wall_ns = s->all->wall_ns();
     box_session_drop_env_locked(s);
+    box_session_note_idle_locked(s);
     box_lock_release(&s->all->lock);
 }
 

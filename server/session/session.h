@@ -37,11 +37,14 @@ typedef struct box_sessions_config {
     uint32_t required_guarantees; /* admission: box_guarantee bits every sandbox must have */
     uint32_t max_sessions;        /* live, whole server; 10,000 */
     uint32_t max_sessions_per_tenant; /* 256 */
-    uint64_t idle_ttl_ns;             /* 300 s */
-    uint64_t lifetime_ns;             /* 48 h */
-    int64_t (*wall_ns)(void);         /* NULL = box_wall_ns */
-    int last_fd;                      /* highest descriptor a command may get; 0 = any */
-    box_budget *budget;               /* of memory; NULL = none; outlives the sessions */
+    bool evict_idle; /* a full limit: the least recently used idle session goes, else SESSION_LIMIT
+                      */
+    uint64_t idle_ttl_ns;     /* 300 s */
+    bool allow_no_idle_ttl;   /* idle_ttl 0 may be asked for */
+    uint64_t lifetime_ns;     /* 48 h */
+    int64_t (*wall_ns)(void); /* NULL = box_wall_ns */
+    int last_fd;              /* highest descriptor a command may get; 0 = any */
+    box_budget *budget;       /* of memory; NULL = none; outlives the sessions */
 } box_sessions_config;
 
 /* Connects to the wardens once the loops run. The process must ignore SIGPIPE: a command may close
@@ -91,6 +94,7 @@ typedef enum box_stop_reason {
     BOX_STOP_LOST,          /* the sandbox vanished (state ERROR): rebuilt on next use */
     BOX_STOP_CREATE_FAILED, /* state ERROR */
     BOX_STOP_REVOKED,       /* its tenant was disabled or deleted */
+    BOX_STOP_EVICTED,       /* the least recently used idle one made room for another */
     BOX_STOP_BROKEN,        /* its agent broke the protocol or stopped answering (state ERROR) */
 } box_stop_reason;
 
@@ -145,7 +149,8 @@ typedef struct box_create_request {
 
 /* Creates or reuses; answers when it is RUNNING. Errors: VALIDATION, SESSION_CONFLICT {session,
  * fields}, GUARANTEE_UNSUPPORTED {guarantees, backend}, SESSION_LIMIT, BACKEND_UNAVAILABLE
- * {backend}, SHUTTING_DOWN, BOX_DISABLED, IDEMPOTENCY_MISMATCH, what the warden said. */
+ * {backend}, SHUTTING_DOWN, BOX_DISABLED, IDEMPOTENCY_MISMATCH, PERMISSION {rule} for an idle_ttl
+ * of 0 that is not allowed, what the warden said. */
 void box_session_create(box_sessions *all, const box_create_request *r, box_session_done done,
                         void *arg);
 
@@ -173,7 +178,7 @@ void box_session_each(box_sessions *all, const char *tenant,
 
 /* Sets the fields in `fields` (of BOX_SPEC_LIVE, else VALIDATION): to the value in changes, or,
  * where changes->set lacks the bit, back to the profile's default. SESSION_NOT_RUNNING
- * {stop_reason}, GUARANTEE_UNSUPPORTED. */
+ * {stop_reason}, GUARANTEE_UNSUPPORTED, PERMISSION as at creation. */
 void box_session_update(box_sessions *all, const char *tenant, const char *id,
                         const box_spec *changes, uint32_t fields, box_session_done done, void *arg);
 

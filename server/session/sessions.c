@@ -136,6 +136,8 @@ static void configure(box_sessions *all, const box_sessions_config *c)
     all->max_sessions = (uint32_t)or_default(c->max_sessions, BOX_MAX_SESSIONS);
     all->max_sessions_per_tenant =
         (uint32_t)or_default(c->max_sessions_per_tenant, BOX_MAX_SESSIONS_PER_TENANT);
+    all->evict_idle = c->evict_idle;
+    all->allow_no_idle_ttl = c->allow_no_idle_ttl;
     all->idle_ttl_ns = or_default(c->idle_ttl_ns, BOX_SESSION_IDLE_SECONDS * BOX_SECOND);
     all->lifetime_ns = or_default(c->lifetime_ns, BOX_SESSION_LIFETIME_SECONDS * BOX_SECOND);
     all->budget = c->budget;
@@ -227,6 +229,7 @@ static void strip(box_session *s)
     s->agent = NULL;
     box_timer_free(s->timer);
     s->timer = NULL;
+    box_session_unrefp(&s->successor);
     box_slots_drop_held(s);
     box_closep(&s->cgroup_fd);
     box_closep(&s->memory_fd);

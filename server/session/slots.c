@@ -308,15 +308,26 @@ void box_slots_kill_running(box_session *s, box_agent_cause cause)
         send_signal(BOX_CONTAINER(at, box_exec, link), &kill);
 }
 
+/* A command runs at most once: what the agent may have been told about is not tried again. */
+static void lose_one(box_exec *e, bool rebuilt, const box_error *why)
+{
+    box_session *s = e->session;
+    box_error err = *why;
+    bool sent = e->home == BOX_HOME_RUNNING ||
+                (e->home == BOX_HOME_STARTING && !box_agent_take_back(s->agent, e->agent_id));
+    e->result.stopped = !rebuilt;
+    if (sent && e->home == BOX_HOME_STARTING)
+        (void)box_wrap(&err, "it may have run"); /* always -1 */
+    over(e, sent ? BOX_FATE_LOST : rebuilt ? BOX_FATE_LOST_EARLY : BOX_FATE_NEVER_RAN, &err);
+}
+
 void box_slots_lose(box_session *s, const box_error *why)
 {
+    bool rebuilt = box_session_state_now(s, NULL) == BOX_SESSION_ERROR;
     box_list *lists[] = {&s->running, &s->queue};
     for (size_t i = 0; i < BOX_COUNT(lists); i++) {
-        while (!box_list_empty(lists[i])) {
-            box_exec *e = BOX_CONTAINER(lists[i]->next, box_exec, link);
-            e->result.stopped = s->ending;
-            over(e, e->home == BOX_HOME_RUNNING ? BOX_FATE_LOST : BOX_FATE_LOST_EARLY, why);
-        }
+        while (!box_list_empty(lists[i]))
+            lose_one(BOX_CONTAINER(lists[i]->next, box_exec, link), rebuilt, why);
     }
 }
 

@@ -234,9 +234,8 @@ static void check_numbers(box_checker *c, const box_spec *s)
     if ((s->set & BOX_SPEC_WORKSPACE_LIMIT) &&
         (s->workspace_limit_bytes < 0 || s->workspace_limit_bytes > INT64_C(1) << 46))
         box_checker_add(c, "workspace_limit_bytes", "must be 0 (the default) to 64 TiB");
-    if ((s->set & BOX_SPEC_IDLE_TTL) && s->idle_ttl_ns < BOX_SECOND)
-        box_checker_add(c, "idle_ttl",
-                        "must be at least 1 s (policy allows no session without it)");
+    if ((s->set & BOX_SPEC_IDLE_TTL) && s->idle_ttl_ns > 0 && s->idle_ttl_ns < BOX_SECOND)
+        box_checker_add(c, "idle_ttl", "must be 0 (none) or at least 1 s");
     if ((s->set & BOX_SPEC_MAX_LIFETIME) &&
         (s->max_lifetime_ns < BOX_SECOND ||
          s->max_lifetime_ns > BOX_SESSION_LIFETIME_SECONDS * BOX_SECOND))

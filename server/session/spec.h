@@ -77,7 +77,7 @@ typedef struct box_spec {
     int64_t pids;
     int64_t workspace_limit_bytes; /* 0 = the default, 64 MiB */
     bool destroy_on_timeout;
-    uint64_t idle_ttl_ns;
+    uint64_t idle_ttl_ns; /* 0 = none */
     uint64_t max_lifetime_ns;
     uint64_t command_timeout_ns;
     uint32_t guarantees; /* box_guarantee bits that must hold, besides those of set fields */

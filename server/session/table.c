@@ -107,6 +107,7 @@ static box_tenancy *tenant_get(box_sessions *all, const char *name)
     t->name = box_strdup(name);
     box_list_init(&t->sessions);
     box_list_init(&t->ended);
+    box_list_init(&t->idle);
     (void)box_map_put(all->tenants, name, t); /* none was there */
     return t;
 }
@@ -165,6 +166,7 @@ void box_session_remove_locked(box_session *s)
     s->in_table = false;
     box_tenancy *t = s->tenant;
     box_list_remove(&s->of_tenant);
+    box_list_remove(&s->of_idle);
     if (box_list_linked(&s->of_ended)) {
         box_list_remove(&s->of_ended);
         t->n_ended--;
@@ -206,6 +208,17 @@ int box_session_not_running(box_session *s, box_error *err)
     return -1;
 }
 
+/* Who takes the place of one that was evicted may begin. */
+static void hand_over_locked(box_session *s, box_tenancy *t)
+{
+    if (s->successor == NULL)
+        return;
+    s->all->leaving--;
+    t->leaving--;
+    box_loop_post(s->successor->home, box_sandbox_start, s->successor); /* with the reference */
+    s->successor = NULL;
+}
+
 /* It does not count as live any more; a record stays unless nobody may see it. */
 static void ended_locked(box_session *s)
 {
@@ -213,6 +226,7 @@ static void ended_locked(box_session *s)
     box_tenancy *t = box_map_get(all->tenants, s->tenant_name);
     all->live--;
     t->live--;
+    hand_over_locked(s, t);
     if (!s->in_table) {
         box_tenancy_drop_if_unused(all, t);
         return;
@@ -259,6 +273,7 @@ static bool happens_locked(box_session *s, box_session_event event, box_stop_rea
         s->last_used_wall_ns = s->updated_wall_ns;
         answer_all(&s->want_run, s, NULL);
     }
+    box_session_note_idle_locked(s);
     if (event == BOX_EVENT_STOP || event == BOX_EVENT_FAIL || event == BOX_EVENT_LOST) {
         box_error err = {0};
         (void)box_session_not_running_locked(s, &err); /* always -1 */
@@ -311,20 +326,27 @@ bool box_session_ask_stop(box_session *s, box_stop_reason reason)
 
 /* --- entering --------------------------------------------------------------------------------- */
 
-int box_sessions_enter_locked(box_session *s, box_error *err)
+static int session_limit(box_sessions *all, const box_tenancy *t, bool tenant_full, box_error *err)
+{
+    (void)box_fail(err, BOX_SESSION_LIMIT,
+                   tenant_full ? "this tenant has all the sessions it may have: stop one, or "
+                                 "retry later"
+                               : "the server has all the sessions it may have: retry later");
+    err->retry_ms = 1000;
+    return tenant_full
+               ? box_error_limit(err, "sessions_per_tenant", all->max_sessions_per_tenant, t->live)
+               : box_error_limit(err, "sessions", all->max_sessions, all->live);
+}
+
+int box_sessions_enter_locked(box_session *s, bool *waits, box_error *err)
 {
     box_sessions *all = s->all;
     box_tenancy *t = tenant_get(all, s->tenant_name);
-    bool server_full = all->live >= all->max_sessions;
-    if (server_full || t->live >= all->max_sessions_per_tenant) {
-        (void)box_fail(err, BOX_SESSION_LIMIT,
-                       server_full ? "the server has all the sessions it may have: retry later"
-                                   : "this tenant has all the sessions it may have: stop one, or "
-                                     "retry later");
-        err->retry_ms = 1000;
-        int rc = server_full ? box_error_limit(err, "sessions", all->max_sessions, all->live)
-                             : box_error_limit(err, "sessions_per_tenant",
-                                               all->max_sessions_per_tenant, t->live);
+    bool tenant_full = t->live - t->leaving >= all->max_sessions_per_tenant;
+    bool full = tenant_full || all->live - all->leaving >= all->max_sessions;
+    *waits = full && all->evict_idle && box_session_evict_locked(s, t, tenant_full);
+    if (full && !*waits) {
+        int rc = session_limit(all, t, tenant_full, err);
         box_tenancy_drop_if_unused(all, t);
         return rc;
     }

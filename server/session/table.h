@@ -25,6 +25,8 @@ typedef struct box_tenancy {
     box_list sessions; /* box_session.of_tenant: all in the table, oldest first */
     box_list ended;    /* box_session.of_ended: STOPPED and ERROR, oldest first */
     size_t n_ended;
+    box_list idle;    /* box_session.of_idle: may be evicted, least recently used first */
+    uint32_t leaving; /* of live: evicted, each with a successor that is counted too */
 } box_tenancy;
 
 struct box_sessions {
@@ -37,6 +39,8 @@ struct box_sessions {
     uint32_t required_guarantees;
     uint32_t max_sessions;
     uint32_t max_sessions_per_tenant;
+    bool evict_idle;
+    bool allow_no_idle_ttl;
     uint64_t idle_ttl_ns;
     uint64_t lifetime_ns;
     box_budget *budget; /* NULL = none */
@@ -48,7 +52,7 @@ struct box_sessions {
     box_map *by_key;  /* tenant NUL id -> newest box_session */
     box_map *by_uid;  /* every box_session whose sandbox may exist; both maps hold references */
     box_map *tenants; /* name -> box_tenancy */
-    uint32_t live;
+    uint32_t live, leaving;
     uint64_t running_execs, queued_execs, created_total, execs_total;
     box_list watches; /* box_session_watch.link */
     size_t n_watches;
@@ -104,6 +108,8 @@ struct box_session {
     bool in_table;
     box_list of_tenant;
     box_list of_ended;
+    box_list of_idle;
+    box_session *successor; /* a reference: is started when this one is gone */
     box_session_state state;
     box_stop_reason stop_reason;
     box_error error;
@@ -169,6 +175,12 @@ typedef struct box_acquire {
  * reference. Errors as of box_session_create. On a loop thread. */
 int box_sessions_acquire(box_sessions *all, const box_acquire *a, box_session **out, bool *created,
                          box_error *err) BOX_MUST_USE;
+/* What holds where a spec is silent; the strings are *standard's. */
+box_spec_defaults box_sessions_spec_defaults(const box_sessions *all,
+                                             const box_session_defaults *standard, bool persistent);
+/* PERMISSION when the spec asks for what the configuration does not allow. */
+int box_sessions_allow(const box_sessions *all, const box_spec *asked, bool persistent,
+                       box_error *err) BOX_MUST_USE;
 /* Ends one use. */
 void box_session_release(box_session *s);
 
@@ -214,13 +226,20 @@ void box_session_snapshot_locked(const box_session *s, box_session_info *out);
 void box_session_drop_env_locked(box_session *s);
 box_session *box_sessions_find_locked(box_sessions *all, const char *tenant, const char *id);
 
-/* Counts it and puts it into the table, in the place of an old record. SESSION_LIMIT. */
-int box_sessions_enter_locked(box_session *s, box_error *err) BOX_MUST_USE;
+/* Counts it and puts it into the table, in the place of an old record. SESSION_LIMIT. *waits:
+ * another one was evicted for it, and it is started when that is gone. */
+int box_sessions_enter_locked(box_session *s, bool *waits, box_error *err) BOX_MUST_USE;
+/* Its state, or what uses it, changed: it becomes the last or none of its tenant's idle ones. */
+void box_session_note_idle_locked(box_session *s);
+/* evict.c: makes room for s, a session of t, when t (or else the server) is full: the least
+ * recently used idle session of t, or of tenants that then have no fewer than t, stops and starts s
+ * when it is gone. False: there is none. */
+bool box_session_evict_locked(box_session *s, box_tenancy *t, bool tenant_full);
 /* The record leaves the table; the table's reference goes. */
 void box_session_remove_locked(box_session *s);
 /* STOP, and the home loop is told. */
 bool box_session_stop_locked(box_session *s, box_stop_reason reason, box_time now);
-/* When it ends if nothing uses it, and whatever uses it. */
+/* When it ends if nothing uses it (maybe never), and whatever uses it. */
 box_time box_session_idle_at(const box_session *s);
 box_time box_session_lifetime_at(const box_session *s);
 void box_tenancy_drop_if_unused(box_sessions *all, box_tenancy *t);

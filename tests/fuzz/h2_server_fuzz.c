@@ -447,7 +447,7 @@ static void local_step(server *f, uint8_t kind, box_bytes *in)
         fire_first(&f->loop);
         break;
     case 4:
-        box_h2_drain(core(f));
+        box_h2_drain(core(f), NULL);
         break;
     case 5:
         box_h2_drain_finish(core(f));

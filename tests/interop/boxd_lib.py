@@ -548,6 +548,44 @@ class BoxdCase(unittest.TestCase):
         return text.split()
 
 
+class OwnServerCase(BoxdCase):
+    """One instance a class; stopped, and looked for leftovers, at the class's end."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.begin()
+
+    @classmethod
+    def begin(cls, **kwargs):
+        BoxdCase.boxd = Boxd(sys.argv[1], **kwargs)
+        BoxdCase.client = BoxdCase.boxd.client()
+        cls.addClassCleanup(BoxdCase.boxd.kill)
+
+    @classmethod
+    def tearDownClass(cls):
+        BoxdCase.boxd.stop()
+
+    def setUp(self):
+        super().setUp()
+        self.t = self.pb.types
+
+    def start(self, what):
+        """An Exec that has come to its `sleep`, in this test's session."""
+        call = self.client.execs.Exec.future(
+            self.client.exec_request(what, self.sid, timeout=100), timeout=60)
+        self.addCleanup(call.cancel)
+        lib.wait_for(lambda: "sleep" in [name_of(p) for p in self.boxd.processes()],
+                     "it runs")
+        time.sleep(0.1)  # and boxd has heard of it
+        return call
+
+    def restart_boxd(self):
+        """A new boxd on the same state; a client of it."""
+        self.client.close()
+        self.boxd.start_boxd()
+        BoxdCase.client = self.boxd.client()
+
+
 def open_files(pid):
     """What a process has open, for a failure's text."""
     files = []

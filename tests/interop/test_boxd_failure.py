@@ -1,6 +1,7 @@
 """What happens when a part of Box dies: sandbox, warden, boxd. Each test has servers of its own."""
 
 import os
+import random
 import signal
 import sys
 import time
@@ -10,45 +11,19 @@ import grpc
 
 import boxd_lib
 import lib
-from boxd_lib import BoxdCase
+from boxd_lib import BoxdCase, OwnServerCase
 from grpc import StatusCode
 
 
-class Case(BoxdCase):
-    """One instance a class; stopped, and looked for leftovers, at the class's end."""
-
+class Sandbox(OwnServerCase):
     @classmethod
     def setUpClass(cls):
-        BoxdCase.boxd = boxd_lib.Boxd(sys.argv[1])
-        BoxdCase.client = BoxdCase.boxd.client()
-        cls.addClassCleanup(BoxdCase.boxd.kill)
+        cls.roots = lib.TemporaryFolder("box-roots-")
+        cls.addClassCleanup(cls.roots.remove)
+        os.chown(cls.roots.path, 1000, 1000)
+        cls.begin(warden_config="allowed_roots:\n"
+                  f"  - {{path: {cls.roots.path}, owner_uid: 1000}}\n")
 
-    @classmethod
-    def tearDownClass(cls):
-        BoxdCase.boxd.stop()
-
-    def setUp(self):
-        super().setUp()
-        self.t = self.pb.types
-
-    def start(self, what):
-        """An Exec that has come to its `sleep`, in this test's session."""
-        call = self.client.execs.Exec.future(
-            self.client.exec_request(what, self.sid, timeout=100), timeout=60)
-        self.addCleanup(call.cancel)
-        lib.wait_for(lambda: "sleep" in [boxd_lib.name_of(p) for p in self.boxd.processes()],
-                     "it runs")
-        time.sleep(0.1)  # and boxd has heard of it
-        return call
-
-    def restart_boxd(self):
-        """A new boxd on the same state; a client of it."""
-        self.client.close()
-        self.boxd.start_boxd()
-        BoxdCase.client = self.boxd.client()
-
-
-class Sandbox(Case):
     def lose(self, uid):
         os.kill(self.boxd.first_process(uid), signal.SIGKILL)
 
@@ -93,6 +68,26 @@ class Sandbox(Case):
                 self.assertEqual(answer.verdict.status, self.t.VERDICT_STATUS_SANDBOX_LOST)
             self.client.delete(self.sid)
 
+    def test_a_command_runs_at_most_once(self):
+        for i in range(60):
+            uid = self.client.create(self.sid, host_path=self.roots.path).uid
+            first = self.boxd.first_process(uid)
+            call = self.client.execs.Exec.future(self.client.exec_request(
+                f"echo x >>/workspace/{i}", self.sid), timeout=60)
+            time.sleep(random.random() * 0.006)
+            os.kill(first, signal.SIGKILL)
+            verdict = call.result().verdict
+            ran = 0
+            if os.path.exists(self.roots.file(str(i))):
+                with open(self.roots.file(str(i)), encoding="ascii") as f:
+                    ran = len(f.readlines())
+            self.assertLessEqual(ran, 1)
+            if verdict.status == self.t.VERDICT_STATUS_COMPLETED:
+                self.assertEqual((verdict.exit_code, ran), (0, 1))
+            else:
+                self.assertEqual(verdict.status, self.t.VERDICT_STATUS_SANDBOX_LOST, verdict)
+            self.client.delete(self.sid)
+
     def test_a_lost_stream(self):
         uid = self.client.create(self.sid).uid
         start = self.pb.exec.ExecStreamRequest(start=self.pb.exec.ExecStart(
@@ -116,7 +111,7 @@ class Sandbox(Case):
             self.completes(call.result())
 
 
-class Warden(Case):
+class Warden(OwnServerCase):
     def test_without_it_nothing_starts_and_with_it_again_all_works(self):
         self.client.create(self.sid)
         running = self.start(["sleep", "60"])
@@ -170,7 +165,7 @@ class Warden(Case):
         self.completes(self.client.run(["true"]))
 
 
-class Drain(Case):
+class Drain(OwnServerCase):
     """Each test ends boxd and starts a new one."""
 
     def ends(self, seconds=10):
@@ -242,7 +237,7 @@ class Drain(Case):
         self.restart_boxd()
 
 
-class Crash(Case):
+class Crash(OwnServerCase):
     def crash(self):
         os.kill(self.boxd.boxd.pid, signal.SIGKILL)
         self.boxd.boxd.wait()

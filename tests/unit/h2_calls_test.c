@@ -143,6 +143,25 @@ static void many_calls_share_a_connection(void **state)
     }
 }
 
+static void a_client_starts_a_hundred_calls_before_it_knows_the_limit(void **state)
+{
+    (void)state;
+    BOX_AUTO(h2_pair_done) h2_pair p = h2_pair_new();
+    for (int i = 0; i < 100; i++) {
+        assert_true(box_h2_can_start(p.client->h));
+        (void)h2_peer_call(p.client, "/box.Test/Unary", NULL, 0);
+    }
+    assert_false(box_h2_is_established(p.client->h));
+    assert_false(box_h2_can_start(p.client->h));
+    box_h2_cancel(p.client->seen[0].s, &(box_error){.reason = BOX_CANCELLED});
+    assert_true(box_h2_can_start(p.client->h));
+    pair_run(&p, WHOLE);
+    assert_true(box_h2_is_established(p.client->h));
+    for (int i = 0; i < 100; i++)
+        (void)h2_peer_call(p.client, "/box.Test/Unary", NULL, 0);
+    assert_true(box_h2_can_start(p.client->h)); /* as the server's SETTINGS say */
+}
+
 static void a_client_waits_for_a_free_stream(void **state)
 {
     (void)state;
@@ -152,6 +171,7 @@ static void a_client_waits_for_a_free_stream(void **state)
     seen *first = h2_peer_call(p.client, "/box.Test/Unary", NULL, 0);
     seen *second = h2_peer_call(p.client, "/box.Test/Unary", NULL, 0);
     seen *third = h2_peer_call(p.client, "/box.Test/Unary", NULL, 0);
+    assert_false(box_h2_can_start(p.client->h));
     pair_run(&p, WHOLE);
     assert_int_equal(p.server->n_seen, 1);
     box_h2_cancel(second->s, &(box_error){.reason = BOX_DEADLINE}); /* while it waits */
@@ -162,8 +182,10 @@ static void a_client_waits_for_a_free_stream(void **state)
     assert_ok(first);
     assert_int_equal(p.server->n_seen, 2);
     box_h2_finish(p.server->seen[1].s, NULL, NULL);
+    assert_false(box_h2_can_start(p.client->h));
     pair_run(&p, WHOLE);
     assert_ok(third);
+    assert_true(box_h2_can_start(p.client->h));
 }
 
 /* --- ends ------------------------------------------------------------------------------------- */
@@ -301,7 +323,7 @@ static void a_drain_lets_calls_finish_and_refuses_new_ones(void **state)
     p.server->on_half_close = answer_once;
     seen *call = h2_peer_call(p.client, "/box.Test/Chat", NULL, 0);
     pair_run(&p, WHOLE);
-    box_h2_drain(p.server->h);
+    box_h2_drain(p.server->h, NULL);
     pair_run(&p, WHOLE); /* both GOAWAYs: the PING was answered */
     assert_int_equal(p.client->n_goaway, 2);
     assert_int_equal(call->n_closed, 0);
@@ -324,7 +346,7 @@ static void calls_the_server_never_took_end_unavailable(void **state)
     (void)state;
     BOX_AUTO(h2_pair_done) h2_pair p = h2_pair_new();
     pair_run(&p, WHOLE);
-    box_h2_drain(p.server->h);
+    box_h2_drain(p.server->h, NULL);
     box_h2_drain_finish(p.server->h);
     seen *call = h2_peer_call(p.client, "/box.Test/Chat", NULL, 0);
     BOX_AUTO(box_buf_done) box_buf lost = {0};
@@ -342,6 +364,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(calls_work_however_the_bytes_are_cut),
         cmocka_unit_test(many_calls_share_a_connection),
+        cmocka_unit_test(a_client_starts_a_hundred_calls_before_it_knows_the_limit),
         cmocka_unit_test(a_client_waits_for_a_free_stream),
         cmocka_unit_test(a_client_cancels),
         cmocka_unit_test(a_server_cancels),

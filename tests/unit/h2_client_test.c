@@ -277,12 +277,53 @@ static void goaway_ends_what_the_server_did_not_take(void **state)
     assert_int_equal(second->n_closed, 1);
     assert_int_equal(second->why.reason, BOX_RUNTIME_UNAVAILABLE);
     assert_non_null(strstr(second->why.msg, "ENHANCE_YOUR_CALM: too_many_pings"));
+    assert_true(second->was_refused && second->was_sent);
+    assert_true(box_h2_pinged_too_often(f.client->h));
+    assert_false(box_h2_can_start(f.client->h));
     assert_int_equal(f.call->n_closed, 0);
     answer_headers(&f);
     answer_status(&f, "0");
     exchange(&f);
     assert_ok(f.call);
     assert_true(box_h2_is_done(f.client->h));
+}
+
+static void what_never_went_out_was_refused(void **state)
+{
+    (void)state;
+    h2_peer *client = h2_peer_new(false, NULL);
+    seen *call = h2_peer_call(client, "/box.Test/Unary", NULL, 0);
+    h2_peer_lose(client);
+    assert_int_equal(call->why.reason, BOX_RUNTIME_UNAVAILABLE);
+    assert_true(call->was_refused);
+    assert_false(call->was_sent);
+    h2_peer_free(client);
+}
+
+static void a_call_that_the_server_may_have_seen_was_not_refused(void **state)
+{
+    (void)state;
+    BOX_AUTO(fixture_done) fixture f = fixture_new();
+    exchange(&f);
+    assert_false(box_h2_pinged_too_often(f.client->h));
+    raw_frame(&f.raw, NGHTTP2_RST_STREAM, 0, 1, "\0\0\0\2", 4);
+    exchange(&f);
+    assert_int_equal(f.call->why.reason, BOX_PROTOCOL);
+    assert_false(f.call->was_refused);
+    assert_true(f.call->was_sent);
+}
+
+static void one_stream_may_have_its_own_limit(void **state)
+{
+    (void)state;
+    BOX_AUTO(fixture_done) fixture f = fixture_new();
+    box_h2_limit_messages(f.call->s, 4);
+    exchange(&f);
+    answer_headers(&f);
+    raw_frame(&f.raw, NGHTTP2_DATA, 0, 1, "\0\0\0\0\4four\0\0\0\0\5", 14);
+    exchange(&f);
+    assert_bytes(f.call, "four");
+    assert_int_equal(f.call->why.reason, BOX_MESSAGE_SIZE);
 }
 
 static void a_server_that_is_none_breaks_the_connection(void **state)
@@ -338,6 +379,9 @@ int main(void)
         cmocka_unit_test(an_early_status_ends_an_upload),
         cmocka_unit_test(a_malformed_answer_ends_that_call_only),
         cmocka_unit_test(goaway_ends_what_the_server_did_not_take),
+        cmocka_unit_test(what_never_went_out_was_refused),
+        cmocka_unit_test(a_call_that_the_server_may_have_seen_was_not_refused),
+        cmocka_unit_test(one_stream_may_have_its_own_limit),
         cmocka_unit_test(a_server_that_is_none_breaks_the_connection),
         cmocka_unit_test(flipped_bytes_never_crash),
     };

@@ -83,6 +83,8 @@ static void on_closed(void *owner, box_h2_stream *s, const box_error *why,
     seen *call = box_h2_stream_owner(s);
     call->n_closed++;
     call->why = *why;
+    call->was_refused = box_h2_was_refused(s);
+    call->was_sent = box_h2_was_sent(s);
     if (trailers != NULL)
         copy_metadata(&call->trailers, trailers);
     call->s = NULL;

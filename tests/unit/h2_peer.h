@@ -18,6 +18,7 @@ typedef struct seen {
     size_t last_len;
     unsigned n_messages, n_headers, n_half_close, n_writable, n_closed;
     box_error why;
+    bool was_refused, was_sent; /* as the closed event saw it */
 } seen;
 
 typedef struct h2_peer {

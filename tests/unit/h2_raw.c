@@ -159,6 +159,8 @@ static void take_frame(h2_raw *r, const uint8_t *head, const uint8_t *payload, s
     case NGHTTP2_GOAWAY:
         r->n_goaway++;
         r->goaway_code = get32(payload + 4);
+        (void)snprintf(r->goaway_text, sizeof r->goaway_text, "%.*s", (int)(len - 8),
+                       (const char *)payload + 8);
         break;
     case NGHTTP2_PING:
         r->n_ping_acks += (flags & NGHTTP2_FLAG_ACK) != 0;

@@ -30,6 +30,7 @@ typedef struct h2_raw {
     raw_stream *streams; /* by id / 2 */
     unsigned n_goaway, n_ping_acks, n_settings_acks;
     uint32_t goaway_code;
+    char goaway_text[64]; /* debug data of the last one */
 } h2_raw;
 
 void raw_init(h2_raw *r, bool client);

@@ -39,13 +39,16 @@ static void bad_and_reserved_keys_are_refused(void **state)
         "host",
         "connection",
         "content-length",
-        "grpc-status-details-bin",
+        "grpc-details-bin",
     };
     for (size_t i = 0; i < BOX_COUNT(keys); i++) {
         assert_int_equal(box_metadata_add_text(&md, keys[i], "v", &err), -1);
         assert_int_equal(err.reason, BOX_VALIDATION);
     }
     assert_int_equal(md.count, 0);
+    assert_int_equal(box_metadata_add_text(&md, "grpc-status-details-bin", "v", &err), 0);
+    assert_int_equal(box_metadata_add_text(&md, "grpc-previous-rpc-attempts", "1", &err), 0);
+    assert_int_equal(box_metadata_add_text(&md, "grpc-retry-pushback-ms", "-1", &err), 0);
 }
 
 static void values_are_printable_unless_the_key_says_binary(void **state)

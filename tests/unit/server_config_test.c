@@ -46,6 +46,8 @@ static void the_defaults_are_those_of_the_design(void **state)
     assert_string_equal(c.box_default_profile, "default");
     assert_int_equal(c.max_sessions, 10000);
     assert_int_equal(c.max_sessions_per_tenant, 256);
+    assert_int_equal(c.when_full, BOX_FULL_REFUSE);
+    assert_false(c.allow_no_idle_ttl);
     assert_true(c.idle_ttl_ns == 300 * BOX_SECOND);
     assert_true(c.lifetime_ns == 48 * 3600 * BOX_SECOND);
     assert_false(c.admission_required);

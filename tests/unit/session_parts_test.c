@@ -72,6 +72,7 @@ static void every_violation_of_a_spec_is_named(void **state)
                     .memory_bytes = (32 << 20) - 1,
                     .pids = 0,
                     .workspace_limit_bytes = -1,
+                    .idle_ttl_ns = BOX_SECOND - 1,
                     .host_path = text("C:\\data"),
                     .mount_path = text("/"),
                     .workdir = text("here"),
