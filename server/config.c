@@ -11,6 +11,8 @@
 
 #define AT(member) offsetof(box_server_config, member)
 
+#define DAYS(n) ((n)*86400 * (int64_t)BOX_SECOND)
+
 enum { DEFAULT_PORT = 5410 };
 
 static const char *const auth_modes[] = {"token", "off", NULL};
@@ -48,7 +50,33 @@ static const box_config_key keys[] = {
      .max = 64, .help = "Threads for work that waits for the disk."},
     {"server.drain", BOX_CONFIG_DURATION, AT(drain_ns),
      .number = BOX_DRAIN_SECONDS * (int64_t)BOX_SECOND, .min = 0, .max = 3600 * (int64_t)BOX_SECOND,
-     .help = "How long running calls may go on after SIGTERM or Shutdown."},
+     .help =
+         "How long running calls may go on after SIGTERM or Shutdown; the process ends within 2 s "
+         "more."},
+    {"server.keepalive_time", BOX_CONFIG_DURATION, AT(keepalive_time_ns),
+     .number = BOX_KEEPALIVE_SECONDS * (int64_t)BOX_SECOND, .min = 0, .max = DAYS(30),
+     .help = "A client that sent nothing for so long gets a PING; 0 is never."},
+    {"server.keepalive_timeout", BOX_CONFIG_DURATION, AT(keepalive_timeout_ns),
+     .number = BOX_KEEPALIVE_TIMEOUT_SECONDS * (int64_t)BOX_SECOND, .min = (int64_t)BOX_SECOND,
+     .max = 3600 * (int64_t)BOX_SECOND,
+     .help = "A client that answers no PING, or acknowledges nothing, for so long is gone."},
+    {"server.max_connection_age", BOX_CONFIG_DURATION, AT(max_age_ns), .number = 0, .min = 0,
+     .max = DAYS(365),
+     .help = "Connections are asked to leave after that, 10 % more or less; 0 is never."},
+    {"server.max_connection_age_grace", BOX_CONFIG_DURATION, AT(max_age_grace_ns), .number = 0,
+     .min = 0, .max = DAYS(365),
+     .help = "Then their calls may go on for so long; 0 is as long as they like."},
+    {"server.max_connection_idle", BOX_CONFIG_DURATION, AT(max_idle_ns), .number = 0, .min = 0,
+     .max = DAYS(365),
+     .help = "Connections without a call are asked to leave after that; 0 is never."},
+    {"server.ping_min_interval", BOX_CONFIG_DURATION, AT(ping_min_interval_ns),
+     .number = BOX_PING_MIN_SECONDS * (int64_t)BOX_SECOND, .min = 0,
+     .max = 86400 * (int64_t)BOX_SECOND,
+     .help =
+         "A client with open calls that sends PINGs more often, while nothing is sent to it, is "
+         "closed with too_many_pings; 0 is never."},
+    {"server.permit_ping_without_calls", BOX_CONFIG_BOOL, AT(permit_ping_without_calls),
+     .help = "Clients without a call may PING as often; else once in two hours."},
     {"tls.cert", BOX_CONFIG_STRING, AT(tls_cert),
      .help = "PEM file with the server's certificate chain; without it development certificates "
              "are made in state_dir."},
@@ -82,6 +110,19 @@ static const box_config_key keys[] = {
      .help = "a host directory as every session's workspace"},
     {"box.docker", BOX_CONFIG_NOT_BUILT, 0, .help = "the docker backend"},
     {"box.e2b", BOX_CONFIG_NOT_BUILT, 0, .help = "the e2b backend"},
+    {"limits.connections", BOX_CONFIG_INT, AT(max_connections), .number = BOX_MAX_CONNECTIONS,
+     .min = 1, .max = 100000,
+     .help = "Connections of all listeners; one more takes the place of one without a valid token, "
+             "or waits."},
+    {"limits.connections_per_peer", BOX_CONFIG_INT, AT(max_connections_per_peer),
+     .number = BOX_MAX_CONNECTIONS_PER_PEER, .min = 0, .max = 100000,
+     .help = "Connections from one address (IPv6: one /64); 0 is no limit, as behind a proxy."},
+    {"limits.connections_per_tenant", BOX_CONFIG_INT, AT(max_connections_per_tenant),
+     .number = BOX_MAX_CONNECTIONS_PER_TENANT, .min = 0, .max = 100000,
+     .help = "TCP connections whose first call was of one tenant; 0 is no limit."},
+    {"limits.calls_per_connection", BOX_CONFIG_INT, AT(max_calls_per_connection),
+     .number = BOX_MAX_STREAMS_PER_CONNECTION, .min = 1, .max = 100000,
+     .help = "Calls at once on one connection (SETTINGS_MAX_CONCURRENT_STREAMS)."},
     {"limits.sessions", BOX_CONFIG_INT, AT(max_sessions), .number = 10000, .min = 1, .max = 1000000,
      .help = "Live sessions of all tenants together."},
     {"limits.sessions_per_tenant", BOX_CONFIG_INT, AT(max_sessions_per_tenant), .number = 256,

@@ -25,6 +25,13 @@ typedef struct box_server_config {
     int64_t loops; /* 0 = one a core */
     int64_t workers;
     uint64_t drain_ns;
+    uint64_t keepalive_time_ns; /* this and the next four: box_net_life */
+    uint64_t keepalive_timeout_ns;
+    uint64_t max_age_ns;
+    uint64_t max_age_grace_ns;
+    uint64_t max_idle_ns;
+    uint64_t ping_min_interval_ns; /* this and the next: box_net_limits, as limits.connections... */
+    bool permit_ping_without_calls;
 
     char *tls_cert; /* with tls_key, or both NULL: development certificates */
     char *tls_key;
@@ -41,6 +48,10 @@ typedef struct box_server_config {
     char *box_default_profile;
     int64_t box_default_memory_bytes; /* 0 = the profile's */
 
+    int64_t max_connections;
+    int64_t max_connections_per_peer;
+    int64_t max_connections_per_tenant;
+    int64_t max_calls_per_connection;
     int64_t max_sessions;
     int64_t max_sessions_per_tenant;
     int when_full; /* box_when_full */

@@ -126,13 +126,14 @@ static void raise_descriptors(void)
 }
 
 /* So that one who runs many commands does not keep others from connecting. */
-static int last_fd_of_commands(void)
+static int last_fd_of_commands(const boxd *b)
 {
     struct rlimit files;
     if (getrlimit(RLIMIT_NOFILE, &files) < 0 || files.rlim_cur > INT_MAX)
         return INT_MAX;
     int all = (int)files.rlim_cur;
-    int reserved = BOX_RESERVED_DESCRIPTORS < all / 2 ? BOX_RESERVED_DESCRIPTORS : all / 2;
+    int reserved = BOX_RESERVED_DESCRIPTORS + (int)b->conf.max_connections;
+    reserved = reserved < all / 2 ? reserved : all / 2;
     return all - reserved - 1;
 }
 
@@ -229,7 +230,7 @@ static int open_sessions(boxd *b, box_error *err)
         .allow_no_idle_ttl = b->conf.allow_no_idle_ttl,
         .idle_ttl_ns = b->conf.idle_ttl_ns,
         .lifetime_ns = b->conf.lifetime_ns,
-        .last_fd = last_fd_of_commands(),
+        .last_fd = last_fd_of_commands(b),
         .budget = &b->memory,
     };
     if (list_backends(b, backends, &config.n_backends, err) < 0)
@@ -360,7 +361,18 @@ static int open_net(boxd *b, box_error *err)
         .admit = box_policy_admit(b->policy),
         .max_message_bytes = (size_t)b->conf.max_message_bytes,
         .budget = &b->memory,
-        .drain_seconds = (uint32_t)(b->conf.drain_ns / BOX_SECOND),
+        .drain_ns = b->conf.drain_ns,
+        .life = {.keepalive_time_ns = b->conf.keepalive_time_ns,
+                 .keepalive_timeout_ns = b->conf.keepalive_timeout_ns,
+                 .max_age_ns = b->conf.max_age_ns,
+                 .max_age_grace_ns = b->conf.max_age_grace_ns,
+                 .max_idle_ns = b->conf.max_idle_ns},
+        .limits = {.connections = (uint32_t)b->conf.max_connections,
+                   .connections_per_peer = (uint32_t)b->conf.max_connections_per_peer,
+                   .connections_per_tenant = (uint32_t)b->conf.max_connections_per_tenant,
+                   .calls_per_connection = (uint32_t)b->conf.max_calls_per_connection,
+                   .ping_min_interval_ns = b->conf.ping_min_interval_ns,
+                   .permit_ping_without_calls = b->conf.permit_ping_without_calls},
     };
     if (box_net_new(&config, &b->net, err) < 0 ||
         box_listen_open(&b->conf, b->net, b->tls, err) < 0)

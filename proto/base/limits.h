@@ -43,6 +43,10 @@
 #define BOX_PING_IDLE_SECONDS 7200
 /* Frames that wait because the peer does not read, of at most a few per stream. */
 #define BOX_MAX_QUEUED_FRAMES 10000
+/* A finished answer is taken within so many seconds, and one more for each of these bytes; then its
+ * stream is reset. A peer may keep its window shut for ever. */
+#define BOX_ANSWER_SECONDS          60
+#define BOX_ANSWER_BYTES_PER_SECOND (16 * 1024)
 /* Calls at once on one connection, SETTINGS_MAX_CONCURRENT_STREAMS. */
 #define BOX_MAX_STREAMS_PER_CONNECTION 1000
 /* Flow control: what a peer may send before we read it (grpc-conformance.md, 100). */
@@ -76,25 +80,46 @@
 
 /* --- server ----------------------------------------------------------------------------------- */
 
-/* Accepted connections at once, all listeners together: each costs about 40 KiB idle. */
-#define BOX_MAX_CONNECTIONS 4096
+/* Accepted connections at once by default, all listeners together (each costs about 40 KiB idle);
+ * of one peer address, and of one tenant. */
+#define BOX_MAX_CONNECTIONS            4096
+#define BOX_MAX_CONNECTIONS_PER_PEER   1024
+#define BOX_MAX_CONNECTIONS_PER_TENANT 2048
 /* TLS handshake and HTTP/2 preface must be done by then. */
 #define BOX_HANDSHAKE_TIMEOUT_SECONDS 10
 /* A TCP peer none of whose calls had a good token is asked to leave when it has no call open for
  * this long; when BOX_MAX_CONNECTIONS is reached, the oldest of these goes at once. */
 #define BOX_STRANGER_SECONDS 30
-/* Descriptors that commands leave to connections, files and wardens; at most half of all. */
-#define BOX_RESERVED_DESCRIPTORS (BOX_MAX_CONNECTIONS + 256)
+/* Descriptors that commands leave to files and wardens, besides those of connections; all together
+ * at most half of all. */
+#define BOX_RESERVED_DESCRIPTORS 256
+/* A request, or a message that began, goes on within the first; a unary one is whole within the
+ * second: 16 MiB at half a Mbit/s. */
+#define BOX_REQUEST_PAUSE_SECONDS 30
+#define BOX_REQUEST_SECONDS       300
+/* A header block ends within this. */
+#define BOX_HEADER_SECONDS 10
+/* How often a connection with open streams is looked at for those three. */
+#define BOX_SWEEP_SECONDS 5
+/* A connection without a byte from its peer is asked for one after the first, and closed after the
+ * second without any (grpc-conformance.md, 109; configuration). */
+#define BOX_KEEPALIVE_SECONDS         7200
+#define BOX_KEEPALIVE_TIMEOUT_SECONDS 20
+/* PINGs of a client with open calls may come this often (configuration). grpc/proposal A8 says five
+ * minutes; this is the shortest that gRPC's own clients can be set to, and ours asks every 20 s, so
+ * that a quiet command is not cut off. */
+#define BOX_PING_MIN_SECONDS 10
 /* Worker pool: threads and queued jobs; a full queue is RESOURCE_EXHAUSTED. */
 #define BOX_WORKER_THREADS 4
 #define BOX_WORKER_QUEUE   1024
-/* How long SIGTERM waits for running calls before they are cancelled. */
-#define BOX_DRAIN_SECONDS 5
+/* How long SIGTERM waits for running calls before they are cancelled: with what follows, the end
+ * comes within 5 s whatever clients do. */
+#define BOX_DRAIN_SECONDS 3
 /* Between the two GOAWAYs of a graceful end: a round trip over a long way, so that calls a peer
  * sent before it heard still run (grpc-conformance.md, 105). */
 #define BOX_GOAWAY_WAIT_MS 250
 /* From cancelling the calls of a drain to closing their connections. */
-#define BOX_CANCEL_WAIT_MS 1000
+#define BOX_CANCEL_WAIT_MS 500
 /* Listening addresses and sockets; connections waiting in the kernel for each (Linux cuts it at
  * net.core.somaxconn); connections accepted before a loop does other work. */
 #define BOX_MAX_LISTENERS  16

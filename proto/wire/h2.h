@@ -74,7 +74,7 @@ void box_h2_free(box_h2 *h);
  * box_h2_send; without it a server's client may do only so much in all. */
 void box_h2_set_time(box_h2 *h, box_time now);
 /* Bytes from the peer. -1: the connection is broken (a GOAWAY may be waiting in box_h2_send); send
- * what there is, then close. */
+ * what there is, then close. RATE_LIMIT: it costs too much (h2_guard.c). */
 int box_h2_receive(box_h2 *h, const uint8_t *data, size_t len, box_error *err) BOX_MUST_USE;
 /* Appends up to about max_bytes of what is to be sent to out. 0 or -1 (broken). */
 int box_h2_send(box_h2 *h, box_buf *out, size_t max_bytes, box_error *err) BOX_MUST_USE;
@@ -87,6 +87,10 @@ size_t box_h2_stream_count(const box_h2 *h);
 box_time box_h2_header_since(const box_h2 *h);
 /* The peer's SETTINGS came. */
 bool box_h2_is_established(const box_h2 *h);
+/* Server: resets streams whose answer is finished and is not taken: in BOX_ANSWER_SECONDS, and one
+ * more for each BOX_ANSWER_BYTES_PER_SECOND of it. Call it every few seconds while there are
+ * streams. */
+void box_h2_sweep(box_h2 *h);
 /* Is the peer still there? Its answer is bytes, and says no more than any others would. */
 void box_h2_ping(box_h2 *h);
 /* The peer's GOAWAY complained about too many of those. */
@@ -137,6 +141,11 @@ void box_h2_set_headers(box_h2_stream *s, const box_metadata *headers);
  * sent. The rest of the request is dropped. */
 void box_h2_finish(box_h2_stream *s, const box_error *err, const box_metadata *trailers);
 
+/* Server: when the request's last DATA came, or it began. */
+box_time box_h2_heard_at(const box_h2_stream *s);
+/* The same while the caller owes something: its first message, or the rest of one. 0: it does not,
+ * or we do not let it. */
+box_time box_h2_owed_since(const box_h2_stream *s);
 size_t box_h2_unsent_bytes(const box_h2_stream *s);
 bool box_h2_is_writable(const box_h2_stream *s);
 /* While paused no message or half_close event comes and the stream's window stays shut; what had

@@ -7,6 +7,8 @@ void box_h2_guard_end(box_h2 *h, const char *text)
 {
     if (h->is_broken)
         return;
+    if (h->why.reason == BOX_NONE)
+        (void)box_fail(&h->why, BOX_RATE_LIMIT, "the client costs too much: %s", text);
     box_h2_break(h, text);
     box_h2_check(h, nghttp2_submit_goaway(h->session, NGHTTP2_FLAG_NONE,
                                           nghttp2_session_get_last_proc_stream_id(h->session),
@@ -105,4 +107,34 @@ void box_h2_guard_queue(box_h2 *h)
     if (h->config.server &&
         nghttp2_session_get_outbound_queue_size(h->session) > BOX_MAX_QUEUED_FRAMES)
         box_h2_guard_end(h, "too_much_unread");
+}
+
+box_time box_h2_heard_at(const box_h2_stream *s)
+{
+    return s->heard_at;
+}
+
+box_time box_h2_owed_since(const box_h2_stream *s)
+{
+    bool owes = !s->remote_end && !s->paused && box_buf_len(&s->held) == 0;
+    return owes && (s->prefix_len > 0 || !s->message_seen) ? s->heard_at : 0;
+}
+
+static void sweep(box_h2_stream *s)
+{
+    box_time now = s->h->guard.now;
+    if (!s->local_end || s->gone)
+        return;
+    if (s->deliver_by == 0)
+        s->deliver_by =
+            now +
+            (BOX_ANSWER_SECONDS + box_buf_len(&s->out) / BOX_ANSWER_BYTES_PER_SECOND) * BOX_SECOND;
+    else if (now >= s->deliver_by)
+        box_h2_stream_reset(s, NGHTTP2_CANCEL);
+}
+
+void box_h2_sweep(box_h2 *h)
+{
+    for (box_list *at = h->streams.next; at != &h->streams; at = at->next)
+        sweep(BOX_CONTAINER(at, box_h2_stream, link));
 }

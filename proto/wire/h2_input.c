@@ -46,6 +46,7 @@ static int check_prefix(box_h2_stream *s, box_error *err)
 static void deliver(box_h2_stream *s, const uint8_t *data, size_t len)
 {
     s->prefix_len = 0;
+    s->message_seen = true;
     s->h->events.message(s->h->owner, s, data, len);
 }
 
@@ -146,6 +147,7 @@ static void drop_plain(box_h2_stream *s, size_t len)
 void box_h2_input_data(box_h2_stream *s, const uint8_t *data, size_t len)
 {
     size_t at = 0;
+    s->heard_at = s->h->guard.now;
     if (s->is_plain) {
         drop_plain(s, len);
         return;

@@ -58,25 +58,28 @@ struct box_h2_stream {
     box_h2 *h;
     void *owner;
     int32_t id;
-    bool is_open;    /* the owner knows it and had no closed event yet */
-    bool paused;     /* by the owner */
-    bool busy;       /* its input is being delivered: do not free */
-    bool released;   /* free when no longer busy */
-    bool gone;       /* nghttp2 has no such stream any more */
-    bool reads;      /* input is for the owner; else it is dropped */
-    bool remote_end; /* END_STREAM came */
-    bool end_told;   /* half_close was delivered */
-    bool local_end;  /* half-close or finish was asked for */
-    bool end_sent;   /* END_STREAM went out */
-    bool head_sent;  /* server: response headers were handed to nghttp2; client: went out */
-    bool is_refused; /* client: the server has not looked at it */
-    bool counts;     /* client: one of h->n_running */
-    bool head_seen;  /* client: the final response headers came */
-    bool is_encoded; /* the peer named a grpc-encoding other than identity */
-    bool is_plain;   /* server: the answer is ordinary HTTP */
-    bool deferred;   /* nghttp2 waits for box_h2_message or the end */
-    bool was_full;   /* above the high-water mark since the last writable event */
-    bool wake;       /* owes a writable event */
+    bool is_open;        /* the owner knows it and had no closed event yet */
+    bool paused;         /* by the owner */
+    bool busy;           /* its input is being delivered: do not free */
+    bool released;       /* free when no longer busy */
+    bool gone;           /* nghttp2 has no such stream any more */
+    bool reads;          /* input is for the owner; else it is dropped */
+    bool remote_end;     /* END_STREAM came */
+    bool end_told;       /* half_close was delivered */
+    bool local_end;      /* half-close or finish was asked for */
+    bool end_sent;       /* END_STREAM went out */
+    bool head_sent;      /* server: response headers were handed to nghttp2; client: went out */
+    bool is_refused;     /* client: the server has not looked at it */
+    bool counts;         /* client: one of h->n_running */
+    bool head_seen;      /* client: the final response headers came */
+    bool is_encoded;     /* the peer named a grpc-encoding other than identity */
+    bool is_plain;       /* server: the answer is ordinary HTTP */
+    bool deferred;       /* nghttp2 waits for box_h2_message or the end */
+    bool was_full;       /* above the high-water mark since the last writable event */
+    bool wake;           /* owes a writable event */
+    bool message_seen;   /* server: one came whole */
+    box_time heard_at;   /* server: began, or DATA came */
+    box_time deliver_by; /* server: of the finished answer; 0 until box_h2_sweep saw that */
     h2_head head;
     int http_status; /* client: of the response headers */
     /* in */

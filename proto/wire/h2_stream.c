@@ -11,6 +11,7 @@ box_h2_stream *box_h2_stream_new(box_h2 *h, int32_t id)
     s->id = id;
     s->head.grpc_status = -1;
     s->max_message_bytes = h->config.max_message_bytes;
+    s->heard_at = h->guard.now;
     box_buf_init(&s->partial, h->config.max_message_bytes);
     box_buf_init(&s->held, h->config.stream_window_bytes);
     box_buf_init(&s->out, BOX_STREAM_UNSENT_BYTES);

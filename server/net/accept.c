@@ -2,26 +2,32 @@
 #include <errno.h>
 #include <netinet/in.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include "base/log.h"
 #include "net/internal.h"
 
-enum { ADDRESS_TEXT = INET6_ADDRSTRLEN + 8 };
-
-static void address_text(const struct sockaddr_storage *from, char out[ADDRESS_TEXT])
+static void note_origin(const struct sockaddr_storage *from, bool is_unix, net_origin *out)
 {
+    enum { PREFIX_BYTES = 8 /* one customer's IPv6 network */ };
+    *out = (net_origin){.is_unix = is_unix};
     char host[INET6_ADDRSTRLEN] = "?";
     if (from->ss_family == AF_INET) {
         const struct sockaddr_in *a = (const struct sockaddr_in *)from;
         inet_ntop(AF_INET, &a->sin_addr, host, sizeof host);
-        snprintf(out, ADDRESS_TEXT, "%s:%u", host, ntohs(a->sin_port));
+        (void)snprintf(out->address, sizeof out->address, "%s:%u", host, ntohs(a->sin_port));
+        memcpy(out->key, &a->sin_addr, sizeof a->sin_addr);
+        out->key_len = sizeof a->sin_addr;
     } else if (from->ss_family == AF_INET6) {
         const struct sockaddr_in6 *a = (const struct sockaddr_in6 *)from;
         inet_ntop(AF_INET6, &a->sin6_addr, host, sizeof host);
-        snprintf(out, ADDRESS_TEXT, "[%s]:%u", host, ntohs(a->sin6_port));
+        (void)snprintf(out->address, sizeof out->address, "[%s]:%u", host, ntohs(a->sin6_port));
+        memcpy(out->key, &a->sin6_addr, PREFIX_BYTES);
+        out->key_len = PREFIX_BYTES;
     } else {
-        snprintf(out, ADDRESS_TEXT, "unix");
+        (void)snprintf(out->address, sizeof out->address, "unix");
     }
 }
 
@@ -48,10 +54,20 @@ static void on_accept_retry(void *arg)
     set_accepting(arg, true);
 }
 
+/* A place among those of its address, if need be one of a stranger's from there. */
+static bool take_place(net_loop *nl, const net_origin *from)
+{
+    box_tally *peers = nl->net->peers;
+    if (from->key_len == 0 || box_tally_add(peers, from->key, from->key_len))
+        return true;
+    return box_connection_evict_stranger(nl, from) &&
+           box_tally_add(peers, from->key, from->key_len);
+}
+
 static bool accept_one(net_loop *nl, const box_listener *l)
 {
-    if (atomic_load(&nl->net->connections_open) >= BOX_MAX_CONNECTIONS &&
-        !box_connection_evict_stranger(nl)) {
+    if (atomic_load(&nl->net->connections_open) >= nl->net->config.limits.connections &&
+        !box_connection_evict_stranger(nl, NULL)) {
         rest(nl, "too many connections");
         return false;
     }
@@ -66,9 +82,14 @@ static bool accept_one(net_loop *nl, const box_listener *l)
         return errno == ECONNABORTED || errno == EINTR;
     }
     nl->accept_rested = false;
-    char address[ADDRESS_TEXT];
-    address_text(&from, address);
-    box_connection_start(nl, fd, l->unix_path != NULL, address, l->tls, NULL, NULL);
+    net_origin origin;
+    note_origin(&from, l->unix_path != NULL, &origin);
+    if (take_place(nl, &origin)) {
+        box_connection_start(nl, fd, &origin, l->tls, NULL, NULL);
+    } else {
+        box_log(BOX_DEBUG, "net.peer_full", BOX_STR("peer", origin.address));
+        close(fd);
+    }
     return true;
 }
 

@@ -21,35 +21,24 @@ static void ignore(connection *c)
     (void)c;
 }
 
-static void drain(connection *c)
-{
-    box_h2_drain(box_rpc_connection_h2(c->rpc), NULL);
-    box_connection_want_flush(c);
-}
-
 /* Over TCP, and no call of it came with a token that is good. */
-static bool is_stranger(const connection *c)
+bool box_connection_is_stranger(const connection *c)
 {
     if (c->peer.is_unix || c->rpc == NULL)
         return false;
     return c->state == STATE_HANDSHAKE || !box_rpc_connection_is_known(c->rpc);
 }
 
-void box_connection_set_timer(connection *c)
+static void drain(connection *c)
 {
-    box_time at = c->blocked ? c->stall_at : BOX_TIME_NEVER;
-    if (is_stranger(c) && c->stranger_until < at)
-        at = c->stranger_until;
-    box_timer_set(c->timer, at);
+    box_h2_drain(box_rpc_connection_h2(c->rpc), NULL);
+    box_connection_want_flush(c);
 }
 
 static void opened(connection *c)
 {
     c->state = STATE_OPEN;
-    c->stranger_until = box_now() + BOX_STRANGER_SECONDS * BOX_SECOND;
-    box_connection_set_timer(c);
-    if (c->blocked) /* now its own limit counts */
-        box_connection_set_blocked(c, true, true);
+    box_connection_opened(c);
     if (c->nl->draining)
         drain(c);
 }
@@ -77,6 +66,8 @@ static void reap(void *arg)
 static void close_now(connection *c)
 {
     c->state = STATE_CLOSED;
+    if (c->from.key_len > 0)
+        box_tally_remove(c->nl->net->peers, c->from.key, c->from.key_len);
     box_later_cancel(&c->flush);
     box_watch_free(box_take(c->watch));
     box_timer_free(box_take(c->timer));
@@ -89,14 +80,14 @@ static void close_now(connection *c)
 }
 
 /* HTTP/2 is over, for good or ill: takes its last bytes (a GOAWAY comes first), ends the calls. */
-static void begin_closing(connection *c)
+void box_connection_begin_closing(connection *c)
 {
     box_error err = {0};
     c->state = STATE_CLOSING;
     box_timer_set(c->timer, box_now() + BOX_LINGER_SECONDS * BOX_SECOND);
     if (c->tls == NULL || box_tls_is_ready(c->tls)) {
         if (box_h2_send(box_rpc_connection_h2(c->rpc), &c->out, BOX_SEND_BYTES, &err) < 0)
-            box_log(BOX_DEBUG, "net.goaway_lost", BOX_STR("peer", c->address), BOX_ERR(&err));
+            box_log(BOX_DEBUG, "net.goaway_lost", BOX_STR("peer", c->from.address), BOX_ERR(&err));
     }
     box_rpc_connection_end(box_take(c->rpc));
     box_connection_want_flush(c);
@@ -122,42 +113,17 @@ static void drain_finish(connection *c)
     box_connection_want_flush(c);
 }
 
-/* The peer takes nothing, or is one that nobody knows and that does nothing: the place is for
- * others. One of the latter that watches the server's health stays. */
-static void waited_enough(connection *c)
-{
-    box_time now = box_now();
-    if (c->blocked && now >= c->stall_at) {
-        close_now(c);
-    } else if (is_stranger(c) && !box_rpc_connection_has_calls(c->rpc)) {
-        box_h2_drain(box_rpc_connection_h2(c->rpc), NULL);
-        box_h2_drain_finish(box_rpc_connection_h2(c->rpc));
-        begin_closing(c);
-    } else {
-        c->stranger_until = now + BOX_STRANGER_SECONDS * BOX_SECOND;
-        box_connection_set_timer(c);
-    }
-}
-
-static void cancel_calls(connection *c)
-{
-    box_error why = {0};
-    (void)box_fail(&why, BOX_SHUTTING_DOWN, "the server is stopping");
-    box_rpc_connection_end_calls(c->rpc, &why);
-    box_connection_want_flush(c);
-}
-
 typedef void (*event_handler)(connection *c);
 
 static const event_handler transitions[STATE_COUNT][EVENT_COUNT] = {
     [STATE_HANDSHAKE] =
         {
             [EVENT_PREFACE] = opened,
-            [EVENT_BROKEN] = begin_closing,
+            [EVENT_BROKEN] = box_connection_begin_closing,
             [EVENT_PEER_END] = close_now,
             [EVENT_TIMEOUT] = close_now,
             [EVENT_FLUSHED] = ignore,
-            [EVENT_DONE] = begin_closing,
+            [EVENT_DONE] = box_connection_begin_closing,
             [EVENT_DRAIN] = ignore, /* once it is open */
             [EVENT_DRAIN_FINISH] = close_now,
             [EVENT_CANCEL] = close_now,
@@ -166,14 +132,14 @@ static const event_handler transitions[STATE_COUNT][EVENT_COUNT] = {
     [STATE_OPEN] =
         {
             [EVENT_PREFACE] = ignore,
-            [EVENT_BROKEN] = begin_closing,
+            [EVENT_BROKEN] = box_connection_begin_closing,
             [EVENT_PEER_END] = close_now,
-            [EVENT_TIMEOUT] = waited_enough,
+            [EVENT_TIMEOUT] = box_connection_time_passed,
             [EVENT_FLUSHED] = ignore,
-            [EVENT_DONE] = begin_closing,
+            [EVENT_DONE] = box_connection_begin_closing,
             [EVENT_DRAIN] = drain,
             [EVENT_DRAIN_FINISH] = drain_finish,
-            [EVENT_CANCEL] = cancel_calls,
+            [EVENT_CANCEL] = box_connection_cancel_calls,
             [EVENT_FORCE] = close_now,
         },
     [STATE_CLOSING] =
@@ -237,12 +203,17 @@ void box_connection_event_all(net_loop *nl, connection_event event)
         box_connection_handle(BOX_CONTAINER(at, connection, link), event);
 }
 
-bool box_connection_evict_stranger(net_loop *nl)
+static bool is_from(const connection *c, const net_origin *from)
+{
+    return c->from.key_len == from->key_len && memcmp(c->from.key, from->key, from->key_len) == 0;
+}
+
+bool box_connection_evict_stranger(net_loop *nl, const net_origin *from)
 {
     /* The oldest comes first: who has only just connected is left the time to say who it is. */
     for (box_list *at = nl->connections.next; at != &nl->connections; at = at->next) {
         connection *c = BOX_CONTAINER(at, connection, link);
-        if (!is_stranger(c))
+        if (!box_connection_is_stranger(c) || (from != NULL && !is_from(c, from)))
             continue;
         box_connection_handle(c, EVENT_FORCE);
         return true;
@@ -261,13 +232,16 @@ void box_connection_recheck_all(net_loop *nl)
 
 /* --- start ------------------------------------------------------------------------------------ */
 
-static void set_socket_options(int fd, bool is_unix)
+static void set_socket_options(const connection *c)
 {
-    if (is_unix)
+    int fd = c->fd;
+    if (c->from.is_unix)
         return;
     /* None of these decides whether the connection works, so their failure is no failure. */
     const int on = 1;
-    const unsigned stall_ms = BOX_WRITE_STALL_SECONDS * 1000;
+    const uint64_t timeout_ns = c->nl->net->config.life.keepalive_timeout_ns; /* proposal A18 */
+    const unsigned stall_ms =
+        timeout_ns > 0 ? (unsigned)(timeout_ns / BOX_MS) : BOX_WRITE_STALL_SECONDS * 1000;
     (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
     (void)setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
     (void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &(int){BOX_WRITE_STALL_SECONDS}, sizeof(int));
@@ -275,9 +249,10 @@ static void set_socket_options(int fd, bool is_unix)
 }
 
 /* Who is at the other end of a Unix socket (SO_PEERCRED, unix(7)): as of connect or socketpair. */
-static int note_peer(connection *c, bool is_unix, box_error *err)
+static int note_peer(connection *c, box_error *err)
 {
-    c->peer = (box_peer){.is_unix = is_unix, .address = c->address};
+    bool is_unix = c->from.is_unix;
+    c->peer = (box_peer){.is_unix = is_unix, .address = c->from.address};
     if (!is_unix)
         return 0;
     struct ucred cred;
@@ -288,33 +263,34 @@ static int note_peer(connection *c, bool is_unix, box_error *err)
     return 0;
 }
 
-static int set_up(connection *c, bool is_unix, box_tls_context *tls, box_error *err)
+static int set_up(connection *c, box_tls_context *tls, box_error *err)
 {
-    if (note_peer(c, is_unix, err) < 0)
+    if (note_peer(c, err) < 0)
         return -1;
     if (tls != NULL && box_tls_new(tls, NULL, &c->tls, err) < 0)
         return -1;
     return box_watch_new(c->nl->loop, c->fd, box_connection_on_ready, c, &c->watch, err);
 }
 
-void box_connection_start(net_loop *nl, int fd, bool is_unix, const char *address,
-                          box_tls_context *tls, void (*closed)(void *arg), void *arg)
+void box_connection_start(net_loop *nl, int fd, const net_origin *from, box_tls_context *tls,
+                          void (*closed)(void *arg), void *arg)
 {
     box_error err = {0};
     connection *c = box_alloc(sizeof *c);
-    *c = (connection){.nl = nl, .fd = fd, .closed = closed, .closed_arg = arg};
+    *c = (connection){.nl = nl, .fd = fd, .from = *from, .closed = closed, .closed_arg = arg};
     c->flush.fn = box_connection_on_flush;
-    snprintf(c->address, sizeof c->address, "%s", address);
     box_buf_init(&c->out, 2 * BOX_SEND_BYTES);
-    if (set_up(c, is_unix, tls, &err) < 0) {
-        box_log(BOX_WARN, "net.connection_failed", BOX_STR("peer", address), BOX_ERR(&err));
+    if (set_up(c, tls, &err) < 0) {
+        box_log(BOX_WARN, "net.connection_failed", BOX_STR("peer", from->address), BOX_ERR(&err));
+        if (from->key_len > 0)
+            box_tally_remove(nl->net->peers, from->key, from->key_len);
         box_closep(&c->fd);
         connection_free(c);
         if (closed != NULL)
             closed(arg);
         return;
     }
-    set_socket_options(fd, is_unix);
+    set_socket_options(c);
     c->rpc = box_rpc_connection_new(&nl->net->rpc, nl->loop, &c->peer, box_connection_on_output, c);
     c->timer = box_timer_new(nl->loop, on_timer, c);
     box_timer_set(c->timer, box_now() + BOX_HANDSHAKE_TIMEOUT_SECONDS * BOX_SECOND);

@@ -1,10 +1,10 @@
 /* One connection, as its two halves see it: connection.c has the states of its life,
- * connection_io.c moves the bytes between socket, TLS and HTTP/2. Nobody else includes it. */
+ * connection_io.c moves the bytes between socket, TLS and HTTP/2, connection_time.c does what is
+ * due while it is open. Nobody else includes it. */
 #pragma once
 
 #include "net/internal.h"
-
-enum { CONNECTION_ADDRESS = 64 };
+#include "net/life.h"
 
 typedef enum connection_state {
     STATE_HANDSHAKE, /* until TLS and the HTTP/2 preface are through */
@@ -22,18 +22,17 @@ struct connection {
     int fd;
     box_watch *watch;
     int watched;             /* events asked of watch */
-    box_timer *timer;        /* handshake, stalled write, closing: whichever the state has */
+    box_timer *timer;        /* handshake, closing, life: whichever the state has */
+    box_life life;           /* while open */
     box_tls *tls;            /* NULL = clear text */
     box_rpc_connection *rpc; /* NULL once CLOSING */
     box_peer peer;
-    char address[CONNECTION_ADDRESS];
+    net_origin from;
     char *certificate;
     box_buf out;             /* taken from HTTP/2: to be sent, or to be encrypted */
     size_t received;         /* plain bytes, while in handshake */
     size_t blocked_received; /* bytes read since the socket took no more */
     bool blocked;            /* the socket took no more */
-    box_time stall_at;       /* while blocked and open: when that was too long */
-    box_time stranger_until; /* while open: when a peer that nobody knows has to go */
     box_later flush;
     void (*closed)(void *arg);
     void *closed_arg;
@@ -41,8 +40,19 @@ struct connection {
 
 /* connection.c */
 void box_connection_handle(connection *c, connection_event event);
-/* While open: sets the timer to what comes next. */
+/* Over TCP, and no call of it came with a token that is good. */
+bool box_connection_is_stranger(const connection *c);
+/* HTTP/2 is over, for good or ill: takes its last bytes (a GOAWAY comes first), ends the calls. */
+void box_connection_begin_closing(connection *c);
+
+/* connection_time.c, while open */
+void box_connection_opened(connection *c);
+/* Sets the timer to what comes next. */
 void box_connection_set_timer(connection *c);
+void box_connection_time_passed(connection *c);
+void box_connection_cancel_calls(connection *c);
+/* There may be streams now. */
+void box_connection_want_sweep(connection *c);
 
 /* connection_io.c */
 void box_connection_on_ready(void *arg, int events); /* of watch */

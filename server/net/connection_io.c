@@ -66,7 +66,9 @@ void box_connection_set_blocked(connection *c, bool blocked, bool progress)
     bool restart = progress || !c->blocked; /* the limits of a blocked peer begin anew */
     bool changed = blocked != c->blocked || (blocked && restart);
     if (blocked && restart)
-        c->stall_at = box_now() + BOX_WRITE_STALL_SECONDS * BOX_SECOND;
+        c->life.stall_at = box_now() + BOX_WRITE_STALL_SECONDS * BOX_SECOND;
+    else if (!blocked)
+        c->life.stall_at = BOX_TIME_NEVER;
     if (restart || !blocked)
         c->blocked_received = 0;
     c->blocked = blocked;
@@ -100,12 +102,30 @@ static sent send_bytes(connection *c, size_t *total, box_error *err)
     return SENT_SOME; /* the others' turn */
 }
 
+/* What costs too much is worth a line, though not one for each of a thousand. */
+static void note_broken(connection *c, const box_error *err)
+{
+    net_loop *nl = c->nl;
+    box_time now = box_loop_now(nl->loop);
+    if (err->reason != BOX_RATE_LIMIT) {
+        box_log(BOX_DEBUG, "net.broken", BOX_STR("peer", c->from.address), BOX_ERR(err));
+    } else if (now < nl->abuse_at) {
+        nl->abuse_unsaid++;
+    } else {
+        box_log(BOX_WARN, "net.abuse", BOX_STR("peer", c->from.address), BOX_ERR(err),
+                BOX_INT("others", nl->abuse_unsaid));
+        nl->abuse_unsaid = 0;
+        nl->abuse_at = now + BOX_SECOND;
+    }
+}
+
 static void flush(connection *c)
 {
     box_error err = {0};
     size_t total;
     switch (send_bytes(c, &total, &err)) {
     case SENT_FAILED:
+        note_broken(c, &err);
         box_connection_handle(c, EVENT_BROKEN);
         return;
     case SENT_SOME:
@@ -140,13 +160,14 @@ static void feed_h2(connection *c, const uint8_t *data, size_t len)
     box_connection_want_flush(c);
     box_h2_set_time(box_rpc_connection_h2(c->rpc), box_loop_now(c->nl->loop));
     if (box_h2_receive(box_rpc_connection_h2(c->rpc), data, len, &err) < 0) {
-        box_log(BOX_DEBUG, "net.broken", BOX_STR("peer", c->address), BOX_ERR(&err));
+        note_broken(c, &err);
         box_connection_handle(c, EVENT_BROKEN);
         return;
     }
     c->received += len;
     if (c->state == STATE_HANDSHAKE && c->received >= PREFACE_BYTES)
         box_connection_handle(c, EVENT_PREFACE);
+    box_connection_want_sweep(c);
 }
 
 static void note_certificate(connection *c)
@@ -168,7 +189,7 @@ static void feed_tls(connection *c, const uint8_t *data, size_t len)
     note_certificate(c);
     feed_h2(c, box_buf_data(plain), box_buf_len(plain));
     if (rc < 0) {
-        box_log(BOX_DEBUG, "net.tls_failed", BOX_STR("peer", c->address), BOX_ERR(&err));
+        box_log(BOX_DEBUG, "net.tls_failed", BOX_STR("peer", c->from.address), BOX_ERR(&err));
         box_connection_handle(c, EVENT_BROKEN);
     } else if (closed) {
         box_connection_handle(c, EVENT_PEER_END);
@@ -185,6 +206,7 @@ static void receive(connection *c)
         box_connection_handle(c, EVENT_PEER_END);
         return;
     }
+    c->life.heard_at = box_loop_now(c->nl->loop);
     if (c->blocked) {
         c->blocked_received += (size_t)n;
         update_watch(c);

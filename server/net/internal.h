@@ -31,12 +31,15 @@ struct net_loop {
     box_timer *drain_timer;
     unsigned drain_step; /* in the table of net.c */
     bool draining;
-    bool drained; /* loop 0 was told */
+    bool drained;          /* loop 0 was told */
+    box_time abuse_at;     /* when the log may speak of abuse again */
+    unsigned abuse_unsaid; /* connections it did not speak of */
 };
 
 struct box_net {
     box_net_config config;
     box_rpc rpc;
+    box_tally *peers;                          /* connections by address */
     box_listener listeners[BOX_MAX_LISTENERS]; /* fixed once the loops run */
     unsigned n_listeners;
     atomic_uint loops_listening; /* the last one to stop closes the listeners */
@@ -67,14 +70,23 @@ typedef enum connection_event {
 
 typedef struct connection connection;
 
-/* fd is taken, also on failure. tls may be NULL. closed may be NULL. */
-BOX_LOOP void box_connection_start(net_loop *nl, int fd, bool is_unix, const char *address,
+/* Who connects. */
+typedef struct net_origin {
+    char address[64]; /* "127.0.0.1:40000", "unix" */
+    bool is_unix;
+    uint8_t key_len; /* 0: not counted */
+    uint8_t key[8];  /* in net->peers: IPv4, or the /64 of IPv6 */
+} net_origin;
+
+/* fd is taken, also on failure, and the place in net->peers. tls may be NULL. closed may be NULL.
+ */
+BOX_LOOP void box_connection_start(net_loop *nl, int fd, const net_origin *from,
                                    box_tls_context *tls, void (*closed)(void *arg), void *arg);
 BOX_LOOP void box_connection_event_all(net_loop *nl, connection_event event);
 BOX_LOOP void box_connection_recheck_all(net_loop *nl);
-/* Closes the oldest connection of this loop whose peer nobody knows yet; false when there is none.
- */
-BOX_LOOP bool box_connection_evict_stranger(net_loop *nl);
+/* Closes the oldest connection of this loop whose peer nobody knows yet (of that origin, or NULL =
+ * any); false when there is none. */
+BOX_LOOP bool box_connection_evict_stranger(net_loop *nl, const net_origin *from);
 /* The loops have stopped: frees what was closed. */
 void box_connection_reap_all(net_loop *nl);
 

@@ -38,6 +38,13 @@ int box_net_new(const box_net_config *config, box_net **out, box_error *err)
     n->rpc.admit = config->admit;
     n->rpc.max_message_bytes = config->max_message_bytes;
     n->rpc.budget = config->budget;
+    n->rpc.max_calls = config->limits.calls_per_connection;
+    n->rpc.ping_min_interval_ns = config->limits.ping_min_interval_ns;
+    n->rpc.permit_ping_without_calls = config->limits.permit_ping_without_calls;
+    n->rpc.tenants = box_tally_new(config->limits.connections_per_tenant);
+    n->peers = box_tally_new(config->limits.connections_per_peer);
+    if (n->config.limits.connections == 0)
+        n->config.limits.connections = BOX_MAX_CONNECTIONS;
     n->n_loops = n_loops;
     atomic_init(&n->loops_listening, n_loops);
     for (unsigned i = 0; i < n_loops; i++)
@@ -73,6 +80,8 @@ void box_net_free(box_net *n)
     }
     for (unsigned i = 0; i < n->n_listeners; i++)
         box_listener_done(&n->listeners[i]);
+    box_tally_free(n->peers);
+    box_tally_free(n->rpc.tenants);
     free(n);
 }
 
@@ -125,7 +134,8 @@ typedef struct adoption {
 static void adopt(void *arg)
 {
     BOX_AUTO(box_freep) adoption *a = arg;
-    box_connection_start(a->nl, a->fd, true, "unix", NULL, a->closed, a->arg);
+    const net_origin from = {.address = "unix", .is_unix = true};
+    box_connection_start(a->nl, a->fd, &from, NULL, a->closed, a->arg);
 }
 
 int box_net_adopt(box_net *n, int fd, void (*closed)(void *arg), void *arg, box_error *err)
@@ -163,12 +173,14 @@ enum { DRAIN_STEPS = 4 };
 /* When the next step of a drain comes. After the last one no connection is left. */
 static box_time next_step_at(const box_net *n, unsigned step)
 {
-    const uint64_t wait_ms[DRAIN_STEPS - 1] = {
-        BOX_GOAWAY_WAIT_MS,
-        n->config.drain_seconds * UINT64_C(1000),
-        BOX_CANCEL_WAIT_MS,
+    const uint64_t goaway_ns = BOX_GOAWAY_WAIT_MS * BOX_MS;
+    const uint64_t drain_ns = n->config.drain_ns;
+    const uint64_t wait_ns[DRAIN_STEPS - 1] = {
+        goaway_ns,
+        drain_ns > goaway_ns ? drain_ns - goaway_ns : 0,
+        BOX_CANCEL_WAIT_MS * BOX_MS,
     };
-    return step < DRAIN_STEPS - 1 ? box_now() + wait_ms[step] * BOX_MS : BOX_TIME_NEVER;
+    return step < DRAIN_STEPS - 1 ? box_time_add(box_now(), wait_ns[step]) : BOX_TIME_NEVER;
 }
 
 static void drain_step(void *arg)

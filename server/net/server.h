@@ -10,6 +10,26 @@
 
 typedef struct box_net box_net;
 
+/* What time does to a connection; 0 = never. */
+typedef struct box_net_life {
+    uint64_t keepalive_time_ns;    /* PING after so long without a byte */
+    uint64_t keepalive_timeout_ns; /* then the end; what the kernel waits for as well */
+    uint64_t max_age_ns;           /* +-10 %: GOAWAY max_age */
+    uint64_t max_age_grace_ns;     /* then the calls end */
+    uint64_t max_idle_ns;          /* without a call: GOAWAY max_idle */
+} box_net_life;
+
+/* How many connections and calls there may be; 0 = the default of limits.h, or none of peers and
+ * tenants. */
+typedef struct box_net_limits {
+    uint32_t connections;
+    uint32_t connections_per_peer; /* address; IPv6: /64 */
+    uint32_t connections_per_tenant;
+    uint32_t calls_per_connection;
+    uint64_t ping_min_interval_ns; /* see box_h2_config */
+    bool permit_ping_without_calls;
+} box_net_limits;
+
 typedef struct box_net_config {
     box_loops *loops;
     const box_service *services; /* const for the life of the server */
@@ -17,7 +37,9 @@ typedef struct box_net_config {
     box_admit admit;
     size_t max_message_bytes; /* received */
     box_budget *budget;       /* of memory; NULL = none; outlives the server */
-    uint32_t drain_seconds;   /* grace for running calls */
+    uint64_t drain_ns;        /* from the beginning of the end to the end of running calls */
+    box_net_life life;
+    box_net_limits limits;
 } box_net_config;
 
 int box_net_new(const box_net_config *config, box_net **out, box_error *err) BOX_MUST_USE;
@@ -37,7 +59,7 @@ int box_net_adopt(box_net *n, int fd, void (*closed)(void *arg), void *arg, box_
  * again and ends those it no longer allows. Any thread. */
 void box_net_recheck(box_net *n);
 
-/* Graceful end, any thread, idempotent: listeners close, GOAWAY, running calls get drain_seconds,
+/* Graceful end, any thread, idempotent: listeners close, GOAWAY, running calls get drain_ns,
  * then are cancelled; then done(arg) on loop 0. */
 void box_net_drain(box_net *n, void (*done)(void *arg), void *arg);
 /* After the loops have stopped. */

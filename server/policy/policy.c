@@ -150,9 +150,16 @@ static int check(void *arg, const void *identity, box_error *err)
     return box_policy_check(arg, identity, err);
 }
 
+static const char *tenant(const void *identity)
+{
+    const box_identity *who = identity;
+    return who->tenant;
+}
+
 box_admit box_policy_admit(box_policy *p)
 {
-    return (box_admit){.arg = p, .admit = admit, .release = release, .check = check};
+    return (box_admit){
+        .arg = p, .admit = admit, .release = release, .check = check, .tenant = tenant};
 }
 
 void box_policy_set_initialized(box_policy *p)

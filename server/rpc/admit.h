@@ -19,6 +19,8 @@ typedef struct box_admit {
     int (*admit)(void *arg, const box_peer *peer, const char *path, const box_metadata *metadata,
                  const void **identity, box_error *err);
     void (*release)(void *arg, const void *identity);
+    /* Whose connections an identity's count as: text that lives as long as it. May be NULL. */
+    const char *(*tenant)(const void *identity);
     /* May a call that was admitted go on? Asked again when something was revoked. May be NULL. */
     int (*check)(void *arg, const void *identity, box_error *err);
 } box_admit;

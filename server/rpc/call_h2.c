@@ -15,7 +15,9 @@ struct box_rpc_connection {
     box_list calls;   /* open ones */
     unsigned n_calls; /* in memory: handlers of streams that were reset count until they let go */
     unsigned max_calls;
-    bool known; /* admission named somebody once */
+    bool known;          /* admission named somebody once */
+    char *tenant;        /* whose it counts as; NULL: nobody's */
+    box_time idle_since; /* while calls is empty */
 };
 
 typedef struct call_h2 {
@@ -25,6 +27,8 @@ typedef struct call_h2 {
     box_h2_stream *stream; /* NULL once closed */
     box_timer *deadline;
     bool headers_set;
+    bool whole;          /* the request came to its end */
+    box_time started_at; /* at the start of the loop's turn */
 } call_h2;
 
 /* --- the call's side -------------------------------------------------------------------------- */
@@ -123,6 +127,8 @@ static void detach(call_h2 *c)
     box_h2_stream_set_owner(c->stream, NULL);
     c->stream = NULL;
     box_list_remove(&c->link);
+    if (box_list_empty(&c->connection->calls))
+        c->connection->idle_since = box_loop_now(c->connection->loop);
     atomic_fetch_sub(&c->connection->rpc->calls_open, 1);
 }
 
@@ -159,6 +165,39 @@ static void refuse(box_rpc_connection *n, box_h2_stream *s, const box_error *err
     n->has_output(n->has_output_arg);
 }
 
+/* The first caller of a connection takes one of its tenant's places. Unix sockets are this host's
+ * own and not counted. */
+static int take_place(box_rpc_connection *n, const void *identity, box_error *err)
+{
+    const box_rpc *rpc = n->rpc;
+    if (n->tenant != NULL || identity == NULL || rpc->tenants == NULL ||
+        rpc->admit.tenant == NULL || n->peer->is_unix)
+        return 0;
+    const char *tenant = rpc->admit.tenant(identity);
+    if (!box_tally_add(rpc->tenants, tenant, strlen(tenant))) {
+        (void)box_fail(err, BOX_QUOTA, "the tenant has too many connections");
+        box_error_add(err, "limit", "connections_per_tenant");
+        return -1;
+    }
+    n->tenant = box_strdup(tenant);
+    return 0;
+}
+
+static int admit(box_rpc_connection *n, const box_h2_request *request, const void **identity,
+                 box_error *err)
+{
+    const box_admit *a = &n->rpc->admit;
+    if (a->admit == NULL)
+        return 0;
+    if (a->admit(a->arg, n->peer, request->path, request->metadata, identity, err) < 0)
+        return -1;
+    if (take_place(n, *identity, err) == 0)
+        return 0;
+    if (a->release != NULL)
+        a->release(a->arg, *identity);
+    return -1;
+}
+
 static int check_request(box_rpc_connection *n, const box_h2_request *request,
                          const box_service **service, const box_method **method,
                          const void **identity, box_error *err)
@@ -169,10 +208,7 @@ static int check_request(box_rpc_connection *n, const box_h2_request *request,
     if (n->n_calls >= n->max_calls)
         return box_fail(err, BOX_RATE_LIMIT, "%u calls of this connection are still being ended",
                         n->n_calls);
-    if (rpc->admit.admit == NULL)
-        return 0;
-    return rpc->admit.admit(rpc->admit.arg, n->peer, request->path, request->metadata, identity,
-                            err);
+    return admit(n, request, identity, err);
 }
 
 static void start_deadline(call_h2 *c)
@@ -199,6 +235,7 @@ static void on_request(void *owner, box_h2_stream *s, const box_h2_request *requ
     call_h2 *c = box_alloc(sizeof *c);
     c->connection = n;
     c->stream = s;
+    c->started_at = box_loop_now(n->loop);
     box_call_init(&c->base, &call_ops, service, method, identity, request->metadata, deadline);
     box_h2_stream_set_owner(s, c);
     box_list_append(&n->calls, &c->link);
@@ -221,8 +258,10 @@ static void on_half_close(void *owner, box_h2_stream *s)
 {
     (void)owner;
     call_h2 *c = box_h2_stream_owner(s);
-    if (c != NULL)
-        box_call_deliver_half_close(&c->base);
+    if (c == NULL)
+        return;
+    c->whole = true;
+    box_call_deliver_half_close(&c->base);
 }
 
 static void on_writable(void *owner, box_h2_stream *s)
@@ -264,10 +303,17 @@ box_rpc_connection *box_rpc_connection_new(box_rpc *rpc, box_loop *loop, const b
     n->peer = peer;
     n->has_output = has_output;
     n->has_output_arg = arg;
-    n->max_calls = BOX_MAX_STREAMS_PER_CONNECTION;
+    n->max_calls = rpc->max_calls != 0 ? rpc->max_calls : BOX_MAX_STREAMS_PER_CONNECTION;
+    n->idle_since = box_loop_now(loop);
     box_list_init(&n->calls);
     const box_h2_config config = {
-        .server = true, .max_message_bytes = rpc->max_message_bytes, .budget = rpc->budget};
+        .server = true,
+        .max_message_bytes = rpc->max_message_bytes,
+        .max_streams = n->max_calls,
+        .budget = rpc->budget,
+        .ping_min_interval_ns = rpc->ping_min_interval_ns,
+        .permit_ping_without_calls = rpc->permit_ping_without_calls,
+    };
     n->h2 = box_h2_new(&config, &h2_events, n);
     return n;
 }
@@ -285,6 +331,44 @@ bool box_rpc_connection_is_known(const box_rpc_connection *n)
 bool box_rpc_connection_has_calls(const box_rpc_connection *n)
 {
     return !box_list_empty(&n->calls);
+}
+
+box_time box_rpc_connection_idle_since(const box_rpc_connection *n)
+{
+    return box_list_empty(&n->calls) ? n->idle_since : BOX_TIME_NEVER;
+}
+
+/* A request that must be whole before its handler runs is also bounded as a whole. */
+static bool is_stuck(const call_h2 *c, box_time now)
+{
+    if (c->base.finished || c->whole)
+        return false;
+    box_method_kind kind = c->base.method->kind;
+    bool waits = kind == BOX_UNARY || kind == BOX_SERVER_STREAM;
+    if (waits && now >= c->started_at + BOX_REQUEST_SECONDS * BOX_SECOND)
+        return true;
+    box_time since = waits ? box_h2_heard_at(c->stream) : box_h2_owed_since(c->stream);
+    return since != 0 && now >= since + BOX_REQUEST_PAUSE_SECONDS * BOX_SECOND;
+}
+
+bool box_rpc_connection_sweep(box_rpc_connection *n, box_time now)
+{
+    box_error why = {0};
+    box_list *at = n->calls.next;
+    while (at != &n->calls) {
+        call_h2 *c = BOX_CONTAINER(at, call_h2, link);
+        at = at->next;
+        if (!is_stuck(c, now))
+            continue;
+        (void)box_fail(&why, BOX_DEADLINE, "the request did not come to its end in time");
+        end_call(c, &why);
+        at = n->calls.next; /* its handler may have ended others */
+    }
+    box_h2_set_time(n->h2, now);
+    box_h2_sweep(n->h2);
+    n->has_output(n->has_output_arg);
+    box_time header = box_h2_header_since(n->h2);
+    return header == 0 || now < header + BOX_HEADER_SECONDS * BOX_SECOND;
 }
 
 void box_rpc_connection_end_calls(box_rpc_connection *n, const box_error *why)
@@ -327,5 +411,8 @@ void box_rpc_connection_end(box_rpc_connection *n)
     assert(box_list_empty(&n->calls));
     n->h2 = NULL;
     n->peer = NULL;
+    if (n->tenant != NULL)
+        box_tally_remove(n->rpc->tenants, n->tenant, strlen(n->tenant));
+    free(box_take(n->tenant));
     connection_free_when_unused(n);
 }

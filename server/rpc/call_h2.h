@@ -10,6 +10,7 @@
 
 #include "loop/loop.h"
 #include "rpc/admit.h"
+#include "rpc/tally.h"
 #include "wire/h2.h"
 #include "wire/service.h"
 
@@ -17,9 +18,13 @@
 typedef struct box_rpc {
     const box_service *services;
     size_t n_services;
-    box_admit admit;          /* a zeroed one lets everybody in, without an identity */
-    size_t max_message_bytes; /* received; 0 = BOX_MAX_MESSAGE_BYTES */
-    box_budget *budget;       /* NULL = none */
+    box_admit admit;               /* a zeroed one lets everybody in, without an identity */
+    size_t max_message_bytes;      /* received; 0 = BOX_MAX_MESSAGE_BYTES */
+    uint32_t max_calls;            /* of one connection; 0 = BOX_MAX_STREAMS_PER_CONNECTION */
+    uint64_t ping_min_interval_ns; /* see box_h2_config */
+    bool permit_ping_without_calls;
+    box_tally *tenants; /* of connections; NULL = none are counted */
+    box_budget *budget; /* NULL = none */
     atomic_uint_fast64_t calls_open;
     atomic_uint_fast64_t calls_total;
 } box_rpc;
@@ -38,6 +43,12 @@ BOX_LOOP box_h2 *box_rpc_connection_h2(const box_rpc_connection *c);
 /* Admission knew who made one of its calls, or lets in everybody. */
 BOX_LOOP bool box_rpc_connection_is_known(const box_rpc_connection *c);
 BOX_LOOP bool box_rpc_connection_has_calls(const box_rpc_connection *c);
+/* Since when no call is open; BOX_TIME_NEVER while one is. */
+BOX_LOOP box_time box_rpc_connection_idle_since(const box_rpc_connection *c);
+/* Every few seconds while there are streams: ends calls whose request does not come to its end
+ * (DEADLINE), resets answers that nobody takes. False: a header block has no end, so that nothing
+ * else can come; close the connection. */
+BOX_LOOP bool box_rpc_connection_sweep(box_rpc_connection *c, box_time now);
 /* Ends every open call with that reason; the answers wait in box_h2_send. */
 BOX_LOOP void box_rpc_connection_end_calls(box_rpc_connection *c, const box_error *why);
 /* Asks admission about every open call again; ends those it no longer allows. */

@@ -496,7 +496,7 @@ static void set_up(server *f, const box_service *service, uint8_t first)
     box_list_init(&f->loop.timers);
     f->rpc = (box_rpc){.services = service,
                        .n_services = 1,
-                       .admit = {f, admit, release_identity, check_identity},
+                       .admit = {f, admit, release_identity, NULL, check_identity},
                        .max_message_bytes = MAX_MESSAGE};
     f->connection = box_rpc_connection_new(&f->rpc, &f->loop, &peer, note_output, f);
     f->plan = DO_ANSWER;

@@ -2,6 +2,7 @@
  *
  *     box-echo-server [--tls ADDRESS --cert FILE --key FILE] [--clear ADDRESS] [--unix PATH]
  *                     [--loops N] [--max-message BYTES] [--token TOKEN] [--drain-seconds N]
+ *                     [--net NAME=VALUE]...
  *
  * Prints "ready tls=PORT clear=PORT" when it serves. SIGTERM ends it gracefully. */
 #include <getopt.h>
@@ -28,6 +29,8 @@ typedef struct options {
     unsigned loops;
     size_t max_message;
     uint32_t drain_seconds;
+    box_net_life life;
+    box_net_limits limits;
 } options;
 
 enum { N_SERVICES = 3 + BOX_REFLECTION_SERVICES };
@@ -47,14 +50,53 @@ typedef struct server {
     uint16_t tls_port, clear_port;
 } server;
 
+/* --net: members of box_net_life (in ms) and box_net_limits by name. */
+static int parse_net(options *o, const char *text)
+{
+    static const struct {
+        const char *name;
+        size_t at;
+        bool is_duration;
+    } known[] = {
+        {"keepalive_time", offsetof(options, life.keepalive_time_ns), true},
+        {"keepalive_timeout", offsetof(options, life.keepalive_timeout_ns), true},
+        {"max_age", offsetof(options, life.max_age_ns), true},
+        {"max_age_grace", offsetof(options, life.max_age_grace_ns), true},
+        {"max_idle", offsetof(options, life.max_idle_ns), true},
+        {"ping_min_interval", offsetof(options, limits.ping_min_interval_ns), true},
+        {"connections", offsetof(options, limits.connections), false},
+        {"connections_per_peer", offsetof(options, limits.connections_per_peer), false},
+        {"connections_per_tenant", offsetof(options, limits.connections_per_tenant), false},
+        {"calls_per_connection", offsetof(options, limits.calls_per_connection), false},
+    };
+    size_t len = strcspn(text, "=");
+    for (size_t i = 0; i < BOX_COUNT(known) && text[len] == '='; i++) {
+        char *to = (char *)o + known[i].at;
+        if (strlen(known[i].name) != len || memcmp(known[i].name, text, len) != 0)
+            continue;
+        unsigned long value = strtoul(text + len + 1, NULL, 10);
+        if (known[i].is_duration)
+            *(uint64_t *)(void *)to = value * BOX_MS;
+        else
+            *(uint32_t *)(void *)to = (uint32_t)value;
+        return 0;
+    }
+    return -1;
+}
+
 static int parse_options(int argc, char **argv, options *o)
 {
-    static const struct option known[] = {
-        {"tls", required_argument, NULL, 't'},           {"cert", required_argument, NULL, 'c'},
-        {"key", required_argument, NULL, 'k'},           {"clear", required_argument, NULL, 'p'},
-        {"unix", required_argument, NULL, 'u'},          {"loops", required_argument, NULL, 'l'},
-        {"max-message", required_argument, NULL, 'm'},   {"token", required_argument, NULL, 'a'},
-        {"drain-seconds", required_argument, NULL, 'd'}, {0}};
+    static const struct option known[] = {{"tls", required_argument, NULL, 't'},
+                                          {"cert", required_argument, NULL, 'c'},
+                                          {"key", required_argument, NULL, 'k'},
+                                          {"clear", required_argument, NULL, 'p'},
+                                          {"unix", required_argument, NULL, 'u'},
+                                          {"loops", required_argument, NULL, 'l'},
+                                          {"max-message", required_argument, NULL, 'm'},
+                                          {"token", required_argument, NULL, 'a'},
+                                          {"drain-seconds", required_argument, NULL, 'd'},
+                                          {"net", required_argument, NULL, 'n'},
+                                          {0}};
     *o = (options){.drain_seconds = 5};
     for (int c; (c = getopt_long(argc, argv, "", known, NULL)) != -1;) {
         switch (c) {
@@ -84,6 +126,10 @@ static int parse_options(int argc, char **argv, options *o)
             break;
         case 'd':
             o->drain_seconds = (uint32_t)strtoul(optarg, NULL, 10);
+            break;
+        case 'n':
+            if (parse_net(o, optarg) < 0)
+                return -1;
             break;
         default:
             return -1;
@@ -197,7 +243,9 @@ static int start(server *s, box_error *err)
         .n_services = N_SERVICES,
         .admit = {.arg = &s->options, .admit = admit},
         .max_message_bytes = s->options.max_message,
-        .drain_seconds = s->options.drain_seconds,
+        .drain_ns = s->options.drain_seconds * BOX_SECOND,
+        .life = s->options.life,
+        .limits = s->options.limits,
     };
     if (box_net_new(&config, &s->net, err) < 0)
         return -1;

@@ -37,7 +37,7 @@ static void the_defaults_are_those_of_the_design(void **state)
     assert_int_equal(c.max_message_bytes, 16 * 1024 * 1024);
     assert_int_equal(c.loops, 0);
     assert_int_equal(c.workers, 4);
-    assert_true(c.drain_ns == 5 * BOX_SECOND);
+    assert_true(c.drain_ns == 3 * BOX_SECOND);
     assert_string_equal(c.state_dir, "/var/lib/box");
     assert_int_equal(c.log_level, BOX_INFO);
     assert_int_equal(c.log_format, BOX_LOG_TEXT);
