@@ -55,7 +55,7 @@ static int carry_start(box_client_call *call, box_metadata *metadata, uint64_t t
         if (find_connection(c, err) < 0)
             return -1;
         if (box_h2_request_start(box_conn_h2(c->current), call->method->path, metadata, timeout_ns,
-                                 call, &call->stream, err) == 0)
+                                 BOX_IDENTITY, call, &call->stream, err) == 0)
             return 0;
         if (again || err->reason == BOX_MESSAGE_SIZE) /* too much metadata: for any connection */
             return -1;

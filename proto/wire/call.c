@@ -27,7 +27,7 @@ void box_call_init(box_call *call, const box_call_ops *ops, const struct box_ser
     call->headers = call->trailers = (box_metadata){0};
     call->deadline = deadline;
     call->refs = 1;
-    call->started = call->finished = call->ended = false;
+    call->started = call->finished = call->ended = call->was_compressed = false;
     call->why = BOX_NONE;
     call->state = NULL;
     call->arena = (box_arena){0};
@@ -148,6 +148,17 @@ int box_call_add_header(box_call *call, const char *key, const char *value, box_
 int box_call_add_trailer(box_call *call, const char *key, const char *value, box_error *err)
 {
     return box_metadata_add_text(&call->trailers, key, value, err);
+}
+
+void box_call_set_compress(box_call *call, box_compress_mode mode)
+{
+    if (!call->finished && call->ops->set_compress != NULL)
+        call->ops->set_compress(call, mode);
+}
+
+bool box_call_was_compressed(const box_call *call)
+{
+    return call->was_compressed;
 }
 
 bool box_call_is_writable(const box_call *call)

@@ -10,6 +10,7 @@
 
 #include "base/buf.h"
 #include "base/clock.h"
+#include "wire/compress.h"
 #include "wire/metadata.h"
 #include "wire/validate.h"
 
@@ -44,6 +45,13 @@ int box_call_add_header(box_call *call, const char *key, const char *value, box_
 int box_call_add_trailer(box_call *call, const char *key, const char *value, box_error *err)
     BOX_MUST_USE;
 
+/* Of the messages sent from now on (compress.h). AUTO by default: the server answers compressed
+ * when the request named an encoding that the caller accepts. ALWAYS takes effect when asked for
+ * before the first message. Without meaning on a transport that does not compress. */
+void box_call_set_compress(box_call *call, box_compress_mode mode);
+/* Did the request message that is being delivered, or was last, come compressed? */
+bool box_call_was_compressed(const box_call *call);
+
 /* Back-pressure, outwards: false when more than BOX_STREAM_HIGH_WATER_BYTES wait to be sent;
  * on_writable is called when it is true again. */
 bool box_call_is_writable(const box_call *call);
@@ -72,6 +80,8 @@ typedef struct box_call_ops {
     void (*finish)(box_call *call, const box_error *err);
     bool (*is_writable)(const box_call *call);
     void (*pause)(box_call *call, bool paused);
+    /* NULL: the transport does not compress. */
+    void (*set_compress)(box_call *call, box_compress_mode mode);
     /* The last reference went. Frees the memory that holds the call. */
     void (*destroy)(box_call *call);
 } box_call_ops;
@@ -93,10 +103,11 @@ struct box_call {
     box_metadata trailers;
     box_time deadline;
     unsigned refs;
-    bool started;   /* handler was called */
-    bool finished;  /* box_call_finish, or ended by the peer */
-    bool ended;     /* on_end was delivered, or would have been */
-    box_reason why; /* of the end */
+    bool started;        /* handler was called */
+    bool finished;       /* box_call_finish, or ended by the peer */
+    bool ended;          /* on_end was delivered, or would have been */
+    bool was_compressed; /* the transport's to set, before it delivers a message */
+    box_reason why;      /* of the end */
     void *state;
     box_arena arena;           /* holds request */
     ProtobufCMessage *request; /* unary and server streaming: came, the handler not called yet */

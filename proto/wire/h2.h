@@ -9,6 +9,7 @@
 
 #include "base/buf.h"
 #include "base/clock.h"
+#include "wire/compress.h"
 #include "wire/metadata.h"
 
 typedef struct box_h2 box_h2;
@@ -30,7 +31,8 @@ typedef struct box_h2_events {
     void (*request)(void *owner, box_h2_stream *s, const box_h2_request *request);
     /* Client: initial metadata, at most once; not for trailers-only. */
     void (*headers)(void *owner, box_h2_stream *s, const box_metadata *metadata);
-    /* A whole message, valid during the call. Its window is given back on return unless paused. */
+    /* A whole message, decompressed, valid during the call. Its window is given back on return
+     * unless paused. */
     void (*message)(void *owner, box_h2_stream *s, const uint8_t *data, size_t len);
     /* Server: the client sent everything, in whole messages. Not while paused. */
     void (*half_close)(void *owner, box_h2_stream *s);
@@ -111,11 +113,12 @@ void box_h2_drain_finish(box_h2 *h);
 void box_h2_stream_set_owner(box_h2_stream *s, void *owner);
 void *box_h2_stream_owner(const box_h2_stream *s);
 
-/* Client: a new call; the stream is open until its closed event. timeout_ns 0 = none. -1 when the
- * connection cannot take it (going away, broken): UNAVAILABLE; nothing was sent. */
+/* Client: a new call; the stream is open until its closed event. timeout_ns 0 = none. encoding: of
+ * its messages, as its compress mode says (compress.h), not OTHER. -1 when the connection cannot
+ * take it (going away, broken): UNAVAILABLE; nothing was sent. */
 int box_h2_request_start(box_h2 *h, const char *path, const box_metadata *metadata,
-                         uint64_t timeout_ns, void *stream_owner, box_h2_stream **out,
-                         box_error *err) BOX_MUST_USE;
+                         uint64_t timeout_ns, box_encoding encoding, void *stream_owner,
+                         box_h2_stream **out, box_error *err) BOX_MUST_USE;
 /* Client, inside its closed event: the server surely has not looked at the call. It refused the
  * stream, or its GOAWAY left it out (grpc-conformance.md, 104), or, then was_sent is false, the
  * headers never went out. */
@@ -146,6 +149,12 @@ box_time box_h2_heard_at(const box_h2_stream *s);
 /* The same while the caller owes something: its first message, or the rest of one. 0: it does not,
  * or we do not let it. */
 box_time box_h2_owed_since(const box_h2_stream *s);
+/* Of the messages that follow (compress.h). A server that wants some of a call's messages
+ * compressed which AUTO would not asks for ALWAYS once before its headers go. */
+void box_h2_set_compress(box_h2_stream *s, box_compress_mode mode);
+/* Did the message that is being delivered, or was last, come compressed? */
+bool box_h2_was_compressed(const box_h2_stream *s);
+
 size_t box_h2_unsent_bytes(const box_h2_stream *s);
 bool box_h2_is_writable(const box_h2_stream *s);
 /* While paused no message or half_close event comes and the stream's window stays shut; what had

@@ -88,12 +88,12 @@ static size_t metadata_count(const box_metadata *md)
 /* Pseudo-headers, grpc-timeout, protocol headers, then the application's (grpc-conformance.md, 8
  * and 24). The timeout changes with each call, so it is kept out of the peer's header table. */
 h2_block *box_h2_block_request(const box_h2 *h, const char *path, const box_metadata *metadata,
-                               uint64_t timeout_ns)
+                               uint64_t timeout_ns, box_encoding encoding)
 {
     const box_h2_config *c = &h->config;
     size_t text = strlen(path) + strlen(c->authority) + strlen(c->user_agent) + strlen(c->scheme) +
                   BOX_TIMEOUT_TEXT + metadata_text(metadata);
-    h2_block *b = block_new(9 + metadata_count(metadata), text);
+    h2_block *b = block_new(10 + metadata_count(metadata), text);
     add_literal(b, ":method", "POST");
     add_copy(b, ":scheme", c->scheme, strlen(c->scheme), 0);
     add_copy(b, ":path", path, strlen(path), 0);
@@ -106,7 +106,9 @@ h2_block *box_h2_block_request(const box_h2 *h, const char *path, const box_meta
     add_literal(b, "te", "trailers");
     add_literal(b, "content-type", "application/grpc");
     add_copy(b, "user-agent", c->user_agent, strlen(c->user_agent), 0);
-    add_literal(b, "grpc-accept-encoding", "identity");
+    if (encoding != BOX_IDENTITY)
+        add_literal(b, "grpc-encoding", box_encoding_name(encoding));
+    add_literal(b, "grpc-accept-encoding", BOX_ACCEPT_ENCODING);
     add_metadata(b, metadata);
     return b;
 }
@@ -115,13 +117,16 @@ static void add_head(h2_block *b)
 {
     add_literal(b, ":status", "200");
     add_literal(b, "content-type", "application/grpc");
-    add_literal(b, "grpc-accept-encoding", "identity");
+    add_literal(b, "grpc-accept-encoding", BOX_ACCEPT_ENCODING);
 }
 
-h2_block *box_h2_block_headers(const box_metadata *metadata)
+h2_block *box_h2_block_headers(const box_metadata *metadata, box_encoding encoding)
 {
-    h2_block *b = block_new(HEAD_FIELDS + metadata_count(metadata), metadata_text(metadata));
+    h2_block *b = block_new(HEAD_FIELDS + 1 + metadata_count(metadata), metadata_text(metadata));
     add_head(b);
+    b->names_encoding = encoding != BOX_IDENTITY;
+    if (b->names_encoding)
+        add_literal(b, "grpc-encoding", box_encoding_name(encoding));
     add_metadata(b, metadata);
     return b;
 }
@@ -153,12 +158,15 @@ static void status_text_fill(status_text *t, const box_error *err)
         box_buf_clear(&t->details);
 }
 
-/* Fields of the headers that trailers-only answers carry too. */
+/* Fields of the headers that trailers-only answers carry too: there is no message to be encoded. */
 static void add_only(h2_block *b, const h2_block *only)
 {
-    for (size_t i = 0; i < only->count; i++)
+    for (size_t i = 0; i < only->count; i++) {
+        if (i == HEAD_FIELDS && only->names_encoding)
+            continue;
         b->fields[b->count++] = only->fields[i];
-    b->list_bytes += only->list_bytes;
+        b->list_bytes += only->fields[i].namelen + only->fields[i].valuelen + H2_FIELD_OVERHEAD;
+    }
 }
 
 static h2_block *block_status(int code, const status_text *t, const h2_block *only,

@@ -120,7 +120,13 @@ static void take_timeout(h2_head *head, nghttp2_rcbuf *buf, const char *value, s
 static void take_encoding(h2_head *head, nghttp2_rcbuf *buf, const char *value, size_t len)
 {
     (void)buf;
-    head->is_encoded = len > 0 && strcasecmp(value, "identity") != 0;
+    head->encoding = box_encoding_parse(value, len);
+}
+
+static void take_accepted(h2_head *head, nghttp2_rcbuf *buf, const char *value, size_t len)
+{
+    (void)buf;
+    head->accepts |= box_encodings_parse(value, len);
 }
 
 /* Digits only; anything else is UNKNOWN (grpc-conformance.md, 72). */
@@ -186,6 +192,7 @@ static const struct known_field {
     {"host", take_host},
     {"grpc-timeout", take_timeout},
     {"grpc-encoding", take_encoding},
+    {"grpc-accept-encoding", take_accepted},
     {"grpc-status", take_grpc_status},
     {"grpc-message", take_message},
     {"grpc-status-details-bin", take_details},
@@ -268,7 +275,8 @@ void box_h2_head_request(box_h2_stream *s)
         box_h2_stream_finish(s, head->error, NULL);
         return;
     }
-    s->is_encoded = head->is_encoded;
+    s->in_encoding = head->encoding;
+    s->accepts = head->accepts;
     s->is_open = s->reads = true;
     box_h2_request request = {
         .path = text_of(head->path),
@@ -332,7 +340,7 @@ static void first_headers(box_h2_stream *s)
     }
     s->head_seen = true;
     s->http_status = head->http_status;
-    s->is_encoded = head->is_encoded;
+    s->in_encoding = head->encoding;
     /* An HTTP error: what follows is no messages, but trailers may still say a status. */
     s->reads = head->http_status == 200;
     if (s->reads && s->h->events.headers != NULL) {

@@ -12,7 +12,7 @@ static uint32_t prefix_length(const uint8_t *prefix)
            prefix[4];
 }
 
-/* Flag 1 is refused: we offer identity only (grpc-conformance.md, 44, 57 to 59). */
+/* Flag 1 needs an encoding that was named and that we know (grpc-conformance.md, 44, 57 to 59). */
 static int check_flag(const box_h2_stream *s, box_error *err)
 {
     uint8_t flag = s->prefix[0];
@@ -20,12 +20,14 @@ static int check_flag(const box_h2_stream *s, box_error *err)
         return 0;
     if (flag != 1)
         return box_fail(err, BOX_PROTOCOL, "a message begins with flag %u, not 0 or 1", flag);
-    if (s->is_encoded && s->h->config.server)
-        return box_fail(err, BOX_UNIMPLEMENTED,
-                        "the message is compressed with a grpc-encoding that is not supported "
-                        "(only identity is)");
-    return box_fail(err, BOX_PROTOCOL,
-                    "the message has the compressed flag, but no encoding was agreed on");
+    if (s->in_encoding == BOX_IDENTITY)
+        return box_fail(err, BOX_PROTOCOL,
+                        "the message has the compressed flag, but no encoding was named");
+    if (s->in_encoding != BOX_ENCODING_OTHER)
+        return 0;
+    return box_fail(
+        err, s->h->config.server ? BOX_UNIMPLEMENTED : BOX_PROTOCOL,
+        "the message is compressed with a grpc-encoding other than " BOX_ACCEPT_ENCODING);
 }
 
 static int check_prefix(box_h2_stream *s, box_error *err)
@@ -47,7 +49,17 @@ static void deliver(box_h2_stream *s, const uint8_t *data, size_t len)
 {
     s->prefix_len = 0;
     s->message_seen = true;
-    s->h->events.message(s->h->owner, s, data, len);
+    s->was_compressed = s->prefix[0] == 1;
+    if (!s->was_compressed) {
+        s->h->events.message(s->h->owner, s, data, len);
+        return;
+    }
+    BOX_AUTO(box_buf_done) box_buf plain = {.share = &s->h->memory};
+    box_error err;
+    if (box_decompress(s->in_encoding, data, len, s->max_message_bytes, &plain, &err) < 0)
+        box_h2_stream_fail(s, &err);
+    else
+        s->h->events.message(s->h->owner, s, box_buf_data(&plain), box_buf_len(&plain));
 }
 
 static size_t take_prefix(box_h2_stream *s, const uint8_t *data, size_t len)

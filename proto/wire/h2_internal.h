@@ -4,6 +4,7 @@
  *   h2_events.c   what nghttp2 calls: frames that came and frames that went
  *   h2_stream.c   a stream's life and what its owner may do
  *   h2_input.c    message framing, pausing, giving window back
+ *   h2_compress.c which messages are compressed
  *   h2_headers.c  header blocks that come
  *   h2_fields.c   header blocks that go
  *   h2_codes.c    HTTP's own status and reset codes
@@ -41,7 +42,8 @@ typedef struct h2_head {
     h2_content_type type;
     bool is_post;
     bool is_head;
-    bool is_encoded; /* grpc-encoding other than identity */
+    box_encoding encoding;
+    unsigned accepts; /* a bit for each encoding of grpc-accept-encoding */
 } h2_head;
 
 /* A header block to send, in one allocation. */
@@ -49,7 +51,8 @@ typedef struct h2_block {
     size_t count;
     size_t list_bytes;
     nghttp2_nv *fields;
-    char *text; /* next free byte */
+    char *text;          /* next free byte */
+    bool names_encoding; /* grpc-encoding comes before metadata */
 } h2_block;
 
 struct box_h2_stream {
@@ -72,7 +75,8 @@ struct box_h2_stream {
     bool is_refused;     /* client: the server has not looked at it */
     bool counts;         /* client: one of h->n_running */
     bool head_seen;      /* client: the final response headers came */
-    bool is_encoded;     /* the peer named a grpc-encoding other than identity */
+    bool wants_encoding; /* server: ALWAYS was asked for once */
+    bool was_compressed; /* the message delivered last */
     bool is_plain;       /* server: the answer is ordinary HTTP */
     bool deferred;       /* nghttp2 waits for box_h2_message or the end */
     bool was_full;       /* above the high-water mark since the last writable event */
@@ -81,7 +85,11 @@ struct box_h2_stream {
     box_time heard_at;   /* server: began, or DATA came */
     box_time deliver_by; /* server: of the finished answer; 0 until box_h2_sweep saw that */
     h2_head head;
-    int http_status; /* client: of the response headers */
+    int http_status;           /* client: of the response headers */
+    box_encoding in_encoding;  /* as the peer named it */
+    box_encoding out_encoding; /* as we named it */
+    unsigned accepts;          /* server: encodings the caller takes */
+    box_compress_mode compress;
     /* in */
     size_t max_message_bytes;
     uint8_t prefix[H2_PREFIX];
@@ -175,6 +183,12 @@ void box_h2_input_data(box_h2_stream *s, const uint8_t *data, size_t len);
 void box_h2_input_run(box_h2_stream *s);
 void box_h2_input_drop(box_h2_stream *s);
 
+/* h2_compress.c */
+/* Server: what the headers are to name. */
+void box_h2_choose_encoding(box_h2_stream *s);
+/* True: send out instead, with flag 1. */
+bool box_h2_compress(box_h2_stream *s, const uint8_t *data, size_t len, box_buf *out);
+
 /* h2_headers.c */
 void box_h2_head_reset(h2_head *head);
 void box_h2_head_field(h2_head *head, nghttp2_rcbuf *name, nghttp2_rcbuf *value);
@@ -204,8 +218,8 @@ void box_h2_guard_queue(box_h2 *h);
 
 /* h2_fields.c */
 h2_block *box_h2_block_request(const box_h2 *h, const char *path, const box_metadata *metadata,
-                               uint64_t timeout_ns);
-h2_block *box_h2_block_headers(const box_metadata *metadata);
+                               uint64_t timeout_ns, box_encoding encoding);
+h2_block *box_h2_block_headers(const box_metadata *metadata, box_encoding encoding);
 /* only: this is the whole answer. Kept within limit bytes by leaving out details, then text, then
  * metadata (grpc-conformance.md, 37). */
 h2_block *box_h2_block_status(const box_error *err, const h2_block *only,

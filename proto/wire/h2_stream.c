@@ -180,7 +180,7 @@ static void submit_response(box_h2_stream *s, const h2_block *block, bool with_d
 static void send_headers(box_h2_stream *s)
 {
     if (s->headers == NULL)
-        s->headers = box_h2_block_headers(NULL);
+        box_h2_set_headers(s, NULL);
     submit_response(s, s->headers, true);
     free(s->headers);
     s->headers = NULL;
@@ -203,7 +203,7 @@ void box_h2_stream_finish(box_h2_stream *s, const box_error *err, const box_meta
             box_h2_stream_send_tail(s);
         return;
     }
-    h2_block *head = s->headers != NULL ? s->headers : box_h2_block_headers(NULL);
+    h2_block *head = s->headers != NULL ? s->headers : box_h2_block_headers(NULL, BOX_IDENTITY);
     h2_block *all = box_h2_block_status(err, head, trailers, header_limit(s->h));
     submit_response(s, all, false);
     free(all);
@@ -247,15 +247,16 @@ static int check_request_size(const box_h2 *h, const h2_block *block, box_error 
 }
 
 int box_h2_request_start(box_h2 *h, const char *path, const box_metadata *metadata,
-                         uint64_t timeout_ns, void *stream_owner, box_h2_stream **out,
-                         box_error *err)
+                         uint64_t timeout_ns, box_encoding encoding, void *stream_owner,
+                         box_h2_stream **out, box_error *err)
 {
     assert(!h->config.server);
     if (h->is_broken || h->is_closing) {
         *err = h->why;
         return -1;
     }
-    BOX_AUTO(box_freep) h2_block *block = box_h2_block_request(h, path, metadata, timeout_ns);
+    BOX_AUTO(box_freep) h2_block *block =
+        box_h2_block_request(h, path, metadata, timeout_ns, encoding);
     if (check_request_size(h, block, err) < 0)
         return -1;
     nghttp2_data_provider data = provider();
@@ -269,6 +270,7 @@ int box_h2_request_start(box_h2 *h, const char *path, const box_metadata *metada
     }
     s->id = id;
     s->owner = stream_owner;
+    s->out_encoding = encoding;
     s->is_open = s->counts = true;
     h->n_running++;
     *out = s;
@@ -333,25 +335,41 @@ static void lose_writer(box_h2_stream *s, box_error *err)
     box_h2_stream_queue_work(s);
 }
 
+/* The message with its prefix into out. */
+static int queue_message(box_h2_stream *s, const uint8_t *data, size_t len, box_error *err)
+{
+    BOX_AUTO(box_buf_done) box_buf packed = {0};
+    bool is_compressed = box_h2_compress(s, data, len, &packed);
+    if (is_compressed) {
+        data = box_buf_data(&packed);
+        len = box_buf_len(&packed);
+    }
+    uint8_t *room;
+    if (box_buf_reserve(&s->out, H2_PREFIX + len, &room, err) < 0)
+        return -1;
+    const uint8_t prefix[H2_PREFIX] = {is_compressed ? 1 : 0, (uint8_t)(len >> 24),
+                                       (uint8_t)(len >> 16), (uint8_t)(len >> 8), (uint8_t)len};
+    memcpy(room, prefix, sizeof prefix);
+    if (len > 0)
+        memcpy(room + H2_PREFIX, data, len);
+    box_buf_commit(&s->out, H2_PREFIX + len);
+    return 0;
+}
+
 void box_h2_message(box_h2_stream *s, const uint8_t *data, size_t len)
 {
     if (!s->is_open || s->local_end || s->gone)
         return;
-    uint8_t *room;
     box_error err;
-    if (box_buf_reserve(&s->out, H2_PREFIX + len, &room, &err) < 0) {
+    if (s->h->config.server && !s->head_sent && s->headers == NULL)
+        box_h2_set_headers(s, NULL);
+    if (queue_message(s, data, len, &err) < 0) {
         if (s->h->config.server && !s->head_sent)
             box_h2_stream_finish(s, &err, NULL); /* nothing was said yet: it can be told */
         else
             lose_writer(s, &err);
         return;
     }
-    const uint8_t prefix[H2_PREFIX] = {0, (uint8_t)(len >> 24), (uint8_t)(len >> 16),
-                                       (uint8_t)(len >> 8), (uint8_t)len};
-    memcpy(room, prefix, sizeof prefix);
-    if (len > 0)
-        memcpy(room + H2_PREFIX, data, len);
-    box_buf_commit(&s->out, H2_PREFIX + len);
     s->was_full |= box_buf_len(&s->out) > BOX_STREAM_HIGH_WATER_BYTES;
     if (s->h->config.server && !s->head_sent)
         send_headers(s);
@@ -364,7 +382,8 @@ void box_h2_set_headers(box_h2_stream *s, const box_metadata *headers)
     if (!s->is_open || s->head_sent)
         return;
     free(s->headers);
-    s->headers = box_h2_block_headers(headers);
+    box_h2_choose_encoding(s);
+    s->headers = box_h2_block_headers(headers, s->out_encoding);
 }
 
 void box_h2_finish(box_h2_stream *s, const box_error *err, const box_metadata *trailers)

@@ -94,6 +94,13 @@ static void op_pause(box_call *call, bool paused)
         note_output(c); /* the window that opens */
 }
 
+static void op_set_compress(box_call *call, box_compress_mode mode)
+{
+    const call_h2 *c = of_call(call);
+    if (c->stream != NULL)
+        box_h2_set_compress(c->stream, mode);
+}
+
 static void connection_free_when_unused(box_rpc_connection *n)
 {
     if (n->h2 == NULL && n->n_calls == 0)
@@ -117,6 +124,7 @@ static const box_call_ops call_ops = {
     .finish = op_finish,
     .is_writable = op_is_writable,
     .pause = op_pause,
+    .set_compress = op_set_compress,
     .destroy = op_destroy,
 };
 
@@ -250,8 +258,10 @@ static void on_message(void *owner, box_h2_stream *s, const uint8_t *data, size_
 {
     (void)owner;
     call_h2 *c = box_h2_stream_owner(s);
-    if (c != NULL)
-        box_call_deliver_message(&c->base, data, len);
+    if (c == NULL)
+        return;
+    c->base.was_compressed = box_h2_was_compressed(s);
+    box_call_deliver_message(&c->base, data, len);
 }
 
 static void on_half_close(void *owner, box_h2_stream *s)

@@ -69,8 +69,8 @@ static void request(client *c)
     call *k = &c->calls[c->n_calls];
     *k = (call){.all = c};
     uint64_t timeout_ns = (c->n_calls & 1) != 0 ? 1000000000 : 0;
-    if (box_h2_request_start(c->core, paths[c->n_calls & 1], &md, timeout_ns, k, &k->stream, &err) <
-        0)
+    if (box_h2_request_start(c->core, paths[c->n_calls & 1], &md, timeout_ns,
+                             (box_encoding)(c->n_calls % BOX_ENCODINGS), k, &k->stream, &err) < 0)
         assert(err.reason != BOX_NONE);
     else
         c->n_calls++;

@@ -14,6 +14,7 @@ enum { MAX_QUEUE = 1024, MAX_ANSWER_BYTES = 64 * 1024 * 1024 };
 
 typedef struct planned {
     size_t bytes;
+    box_compress_mode compress;
     box_time wait_ns;
 } planned;
 
@@ -91,6 +92,22 @@ static int check_size(int64_t bytes, box_error *err)
     return box_fail(err, BOX_VALIDATION, "an answer has 0 to %d bytes", MAX_ANSWER_BYTES);
 }
 
+static box_compress_mode mode_of(const Boxtest__V1__BoolValue *compressed)
+{
+    if (compressed == NULL)
+        return BOX_COMPRESS_AUTO;
+    return compressed->value ? BOX_COMPRESS_ALWAYS : BOX_COMPRESS_NEVER;
+}
+
+static int check_compressed(const box_call *call, const Boxtest__V1__BoolValue *expected,
+                            box_error *err)
+{
+    if (expected == NULL || (bool)expected->value == box_call_was_compressed(call))
+        return 0;
+    return box_fail(err, BOX_VALIDATION, "the request was%s compressed",
+                    expected->value ? " not" : "");
+}
+
 /* --- unary ------------------------------------------------------------------------------------ */
 
 static int empty_call(box_call *call, const Boxtest__V1__Empty *request, box_error *err)
@@ -115,8 +132,10 @@ static int nothing(box_call *call, const Boxtest__V1__Empty *request, box_error 
 static int unary_call(box_call *call, const Boxtest__V1__SimpleRequest *request, box_error *err)
 {
     if (echo_metadata(call, err) < 0 || check_status(request->response_status, err) < 0 ||
-        check_size(request->response_size, err) < 0)
+        check_size(request->response_size, err) < 0 ||
+        check_compressed(call, request->expect_compressed, err) < 0)
         return -1;
+    box_call_set_compress(call, mode_of(request->response_compressed));
     size_t len = (size_t)request->response_size;
     BOX_AUTO(box_freep) uint8_t *body = box_alloc(len + 1);
     Boxtest__V1__Payload payload = BOXTEST__V1__PAYLOAD__INIT;
@@ -173,6 +192,7 @@ static void send_one(const test_state *s, const planned *p)
     Boxtest__V1__StreamingOutputCallResponse response =
         BOXTEST__V1__STREAMING_OUTPUT_CALL_RESPONSE__INIT;
     response.payload = &payload;
+    box_call_set_compress(s->call, p->compress);
     boxtest_v1_test_service_streaming_output_call_reply(s->call, &response);
 }
 
@@ -231,7 +251,10 @@ static int plan(test_state *s, const Boxtest__V1__StreamingOutputCallRequest *re
         if (s->n_planned == MAX_QUEUE)
             return box_error_limit(err, "answers", MAX_QUEUE, MAX_QUEUE);
         box_time wait_ns = p->interval_us > 0 ? (box_time)p->interval_us * BOX_US : 0;
-        s->queue[s->n_planned++] = (planned){.bytes = (size_t)p->size, .wait_ns = wait_ns};
+        planned *next = &s->queue[s->n_planned++];
+        *next = (planned){
+            .bytes = (size_t)p->size, .compress = mode_of(p->compressed), .wait_ns = wait_ns};
+        box_call_set_compress(s->call, next->compress); /* the headers have to name it */
     }
     return 0;
 }
@@ -295,7 +318,8 @@ static int streaming_input_message(box_call *call,
                                    const Boxtest__V1__StreamingInputCallRequest *message,
                                    box_error *err)
 {
-    (void)err;
+    if (check_compressed(call, message->expect_compressed, err) < 0)
+        return -1;
     test_state *s = box_call_state(call);
     s->received_bytes += message->payload != NULL ? (int64_t)message->payload->body.len : 0;
     return 0;

@@ -192,7 +192,8 @@ static box_h2_stream *request(fixture *f, const char *path, uint64_t timeout_ns,
     box_error err;
     box_metadata md = {0};
     assert_int_equal(box_metadata_add_text(&md, "who", "me", &err), 0);
-    assert_int_equal(box_h2_request_start(f->client, path, &md, timeout_ns, NULL, &s, &err), 0);
+    assert_int_equal(
+        box_h2_request_start(f->client, path, &md, timeout_ns, BOX_IDENTITY, NULL, &s, &err), 0);
     box_metadata_done(&md);
     if (whole) {
         box_h2_message(s, NULL, 0);

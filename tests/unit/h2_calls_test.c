@@ -329,7 +329,8 @@ static void a_drain_lets_calls_finish_and_refuses_new_ones(void **state)
     assert_int_equal(call->n_closed, 0);
     box_error err;
     box_h2_stream *s;
-    assert_int_equal(box_h2_request_start(p.client->h, "/a/b", NULL, 0, NULL, &s, &err), -1);
+    assert_int_equal(
+        box_h2_request_start(p.client->h, "/a/b", NULL, 0, BOX_IDENTITY, NULL, &s, &err), -1);
     assert_int_equal(err.reason, BOX_RUNTIME_UNAVAILABLE);
     assert_false(box_h2_is_done(p.server->h));
     h2_peer_text(call, "late");

@@ -56,15 +56,16 @@ static void a_request_has_its_fields_in_order(void **state)
 {
     (void)state;
     BOX_AUTO(fixture_done) fixture f = fixture_new();
-    assert_string_equal(raw_get(&f.raw, 1)->head, ":method: POST\n"
-                                                  ":scheme: https\n"
-                                                  ":path: /box.Test/Unary\n"
-                                                  ":authority: box.test:5410\n"
-                                                  "grpc-timeout: 100000u\n"
-                                                  "te: trailers\n"
-                                                  "content-type: application/grpc\n"
-                                                  "user-agent: grpc-c-box/test\n"
-                                                  "grpc-accept-encoding: identity\n\n");
+    assert_string_equal(raw_get(&f.raw, 1)->head,
+                        ":method: POST\n"
+                        ":scheme: https\n"
+                        ":path: /box.Test/Unary\n"
+                        ":authority: box.test:5410\n"
+                        "grpc-timeout: 100000u\n"
+                        "te: trailers\n"
+                        "content-type: application/grpc\n"
+                        "user-agent: grpc-c-box/test\n"
+                        "grpc-accept-encoding: identity,deflate,gzip\n\n");
     raw_stream *s = raw_get(&f.raw, 1);
     assert_int_equal(box_buf_len(&s->data), 7);
     assert_memory_equal(box_buf_data(&s->data), "\0\0\0\0\2hi", 7);

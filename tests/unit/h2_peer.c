@@ -140,7 +140,8 @@ seen *h2_peer_call(h2_peer *client, const char *path, const box_metadata *metada
     box_error err;
     box_h2_stream *s;
     seen *call = seen_new(client, NULL);
-    if (box_h2_request_start(client->h, path, metadata, timeout_ns, call, &s, &err) < 0)
+    if (box_h2_request_start(client->h, path, metadata, timeout_ns, client->encoding, call, &s,
+                             &err) < 0)
         fail_msg("%s", err.msg);
     call->s = s;
     return call;

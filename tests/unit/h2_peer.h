@@ -31,6 +31,7 @@ typedef struct h2_peer {
     void (*on_half_close)(seen *call);
     void (*on_writable)(seen *call);
     void *arg;
+    box_encoding encoding; /* client: of the calls that follow */
 } h2_peer;
 
 /* config NULL: defaults. */

@@ -295,7 +295,9 @@ static void bad_messages_end_the_call_with_the_right_status(void **state)
         {"\2\0\0\0\1x", 6, NULL, "grpc-status: 13", BOX_PROTOCOL},           /* 44 */
         {"\1\0\0\0\1x", 6, NULL, "grpc-status: 13", BOX_PROTOCOL},           /* 57 */
         {"\1\0\0\0\1x", 6, "identity", "grpc-status: 13", BOX_PROTOCOL},     /* 57 */
-        {"\1\0\0\0\1x", 6, "gzip", "grpc-status: 12", BOX_UNIMPLEMENTED},    /* 58 */
+        {"\1\0\0\0\1x", 6, "br", "grpc-status: 12", BOX_UNIMPLEMENTED},      /* 58 */
+        {"\1\0\0\0\1x", 6, "gzip", "grpc-status: 13", BOX_PROTOCOL},         /* 61 */
+        {"\1\0\0\0\0", 5, "deflate", "grpc-status: 13", BOX_PROTOCOL},       /* 61 */
         {"\0\xff\xff\xff\xff", 5, NULL, "grpc-status: 8", BOX_MESSAGE_SIZE}, /* 46 */
         {"\0\0\0\3\xe9", 5, NULL, "grpc-status: 8", BOX_MESSAGE_SIZE},       /* 1001 bytes */
         {"\0\0\0\0\2x", 6, NULL, "grpc-status: 13", BOX_PROTOCOL},           /* 45 */
@@ -309,7 +311,7 @@ static void bad_messages_end_the_call_with_the_right_status(void **state)
         raw_frame(&f.raw, NGHTTP2_DATA, END, 1, rows[i].data, rows[i].len);
         exchange(&f);
         assert_true(raw_has(&f.raw, 1, rows[i].line));
-        assert_true(raw_has(&f.raw, 1, "grpc-accept-encoding: identity"));
+        assert_true(raw_has(&f.raw, 1, "grpc-accept-encoding: identity,deflate,gzip"));
         assert_int_equal(f.server->n_seen, 1);
         const seen *call = &f.server->seen[0];
         assert_int_equal(call->n_messages, 0);
@@ -352,13 +354,15 @@ static void an_answer_is_headers_data_trailers(void **state)
     seen *call = &f.server->seen[0];
     h2_peer_text(call, "hi");
     exchange(&f);
-    assert_string_equal(raw_get(&f.raw, 1)->head, ":status: 200\ncontent-type: application/grpc\n"
-                                                  "grpc-accept-encoding: identity\n\n");
+    assert_string_equal(raw_get(&f.raw, 1)->head,
+                        ":status: 200\ncontent-type: application/grpc\n"
+                        "grpc-accept-encoding: identity,deflate,gzip\n\n");
     box_h2_finish(call->s, NULL, NULL);
     exchange(&f);
     raw_stream *s = raw_get(&f.raw, 1);
-    assert_string_equal(s->head, ":status: 200\ncontent-type: application/grpc\n"
-                                 "grpc-accept-encoding: identity\n\ngrpc-status: 0\n\n");
+    assert_string_equal(s->head,
+                        ":status: 200\ncontent-type: application/grpc\n"
+                        "grpc-accept-encoding: identity,deflate,gzip\n\ngrpc-status: 0\n\n");
     assert_int_equal(box_buf_len(&s->data), 7);
     assert_memory_equal(box_buf_data(&s->data), "\0\0\0\0\2hi", 7);
     assert_true(s->rst_last);

@@ -191,7 +191,8 @@ static void metadata_larger_than_the_peer_takes_fails_locally(void **state)
     add(&md, "x-a", value);
     add(&md, "x-b", value);
     box_h2_stream *s;
-    assert_int_equal(box_h2_request_start(p.client->h, "/a/b", &md, 0, NULL, &s, &err), -1);
+    assert_int_equal(
+        box_h2_request_start(p.client->h, "/a/b", &md, 0, BOX_IDENTITY, NULL, &s, &err), -1);
     assert_int_equal(err.reason, BOX_MESSAGE_SIZE);
     assert_int_equal(box_h2_stream_count(p.client->h), 0);
 }

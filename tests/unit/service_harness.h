@@ -75,8 +75,8 @@ static inline void harness_destroy(box_call *call)
 
 static inline void harness_begin(void *arg)
 {
-    static const box_call_ops ops = {harness_send, harness_finish, harness_writable, harness_pause,
-                                     harness_destroy};
+    static const box_call_ops ops = {harness_send,  harness_finish, harness_writable,
+                                     harness_pause, NULL,           harness_destroy};
     harness *h = arg;
     const box_service *service;
     const box_method *method;
