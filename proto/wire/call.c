@@ -206,7 +206,8 @@ static void fail(box_call *call, const box_error *why)
     end(call, why);
 }
 
-/* The answer to what a handler returned. */
+/* The answer to what a handler returned; one that gives no reason is UNKNOWN (grpc-conformance.md,
+ * 78). */
 static void check(box_call *call, int rc, box_error *err)
 {
     if (rc == 0)
@@ -214,7 +215,7 @@ static void check(box_call *call, int rc, box_error *err)
     if (rc == BOX_NOT_IMPLEMENTED)
         (void)box_fail(err, BOX_UNIMPLEMENTED, "%s is not implemented", call->method->path);
     else if (err->reason == BOX_NONE)
-        (void)box_fail(err, BOX_INTERNAL, "%s failed", call->method->name);
+        (void)box_fail(err, BOX_UNKNOWN, "%s failed", call->method->name);
     fail(call, err);
 }
 

@@ -113,10 +113,15 @@ h2_block *box_h2_block_request(const box_h2 *h, const char *path, const box_meta
     return b;
 }
 
-static void add_head(h2_block *b)
+static void add_least_head(h2_block *b)
 {
     add_literal(b, ":status", "200");
     add_literal(b, "content-type", "application/grpc");
+}
+
+static void add_head(h2_block *b)
+{
+    add_least_head(b);
     add_literal(b, "grpc-accept-encoding", BOX_ACCEPT_ENCODING);
 }
 
@@ -181,7 +186,7 @@ static h2_block *block_status(int code, const status_text *t, const h2_block *on
     if (only != NULL && level < SAY_CODE)
         add_only(b, only);
     else if (only != NULL)
-        add_head(b);
+        add_least_head(b);
     add_copy(b, "grpc-status", number, strlen(number), 0);
     if (level < SAY_NO_TEXT && box_buf_len(&t->message) > 0)
         add_copy(b, "grpc-message", (const char *)box_buf_data(&t->message),

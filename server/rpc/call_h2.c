@@ -70,7 +70,6 @@ static void stop_deadline(call_h2 *c)
 static void op_finish(box_call *call, const box_error *err)
 {
     call_h2 *c = of_call(call);
-    stop_deadline(c);
     if (c->stream == NULL)
         return;
     set_headers(c);
@@ -160,9 +159,15 @@ static void end_call(call_h2 *c, const box_error *why)
 
 static void on_deadline(void *arg)
 {
+    call_h2 *c = arg;
     box_error why = {0};
     (void)box_fail(&why, BOX_DEADLINE, "the call's deadline passed");
-    end_call(arg, &why);
+    if (!c->base.finished) {
+        end_call(c, &why);
+        return;
+    }
+    note_output(c);
+    box_h2_cancel(c->stream, &why); /* its answer waits for a window that did not open in time */
 }
 
 /* --- the stream's side ------------------------------------------------------------------------ */

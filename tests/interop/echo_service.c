@@ -107,6 +107,8 @@ static int echo(box_call *call, const Box__Test__V1__EchoRequest *request, box_e
         return -1;
     if (request->failure != NULL)
         return fail_as_told(request->failure, err);
+    if (request->fail_silently)
+        return -1;
     s->payload_len = request->answer_bytes > 0 ? request->answer_bytes : request->payload.len;
     s->payload = box_alloc(s->payload_len + 1);
     if (request->answer_bytes == 0 && s->payload_len > 0)

@@ -256,7 +256,7 @@ static void what_a_handler_returns_ends_the_call(void **state)
     } rows[] = {
         {-1, "start:x finish:FILE_CONFLICT end:FILE_CONFLICT destroy "},
         {BOX_NOT_IMPLEMENTED, "start:x finish:UNIMPLEMENTED end:UNIMPLEMENTED destroy "},
-        {-7, "start:x finish:INTERNAL end:INTERNAL destroy "},
+        {-7, "start:x finish:UNKNOWN end:UNKNOWN destroy "},
     };
     for (size_t i = 0; i < BOX_COUNT(rows); i++) {
         script s = {.start_rc = rows[i].rc};
