@@ -86,8 +86,8 @@ void box_connection_begin_closing(connection *c)
     c->state = STATE_CLOSING;
     box_timer_set(c->timer, box_now() + BOX_LINGER_SECONDS * BOX_SECOND);
     if (c->tls == NULL || box_tls_is_ready(c->tls)) {
-        if (box_h2_send(box_rpc_connection_h2(c->rpc), &c->out, BOX_SEND_BYTES, &err) < 0)
-            box_log(BOX_DEBUG, "net.goaway_lost", BOX_STR("peer", c->from.address), BOX_ERR(&err));
+        /* -1 also when GOAWAY was its last word. */
+        BOX_IGNORE(box_h2_send(box_rpc_connection_h2(c->rpc), &c->out, BOX_SEND_BYTES, &err));
     }
     box_rpc_connection_end(box_take(c->rpc));
     box_connection_want_flush(c);

@@ -206,7 +206,7 @@ static void receive(connection *c)
         box_connection_handle(c, EVENT_PEER_END);
         return;
     }
-    c->life.heard_at = box_loop_now(c->nl->loop);
+    box_life_heard(&c->life, box_loop_now(c->nl->loop));
     if (c->blocked) {
         c->blocked_received += (size_t)n;
         update_watch(c);

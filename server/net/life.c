@@ -34,6 +34,12 @@ void box_life_start(box_life *l, const box_net_life *rules, box_time now, uint64
     };
 }
 
+void box_life_heard(box_life *l, box_time now)
+{
+    l->heard_at = now;
+    l->pinged_at = 0;
+}
+
 static box_time least(box_time a, box_time b)
 {
     return a < b ? a : b;
@@ -71,8 +77,6 @@ static box_life_action leave(box_life *l, const box_net_life *rules, box_time no
 
 static box_life_action keepalive(box_life *l, const box_net_life *rules, box_time now)
 {
-    if (l->heard_at >= l->pinged_at && l->pinged_at != 0)
-        l->pinged_at = 0; /* it answered */
     if (now < keepalive_at(l, rules))
         return BOX_LIFE_NONE;
     if (l->pinged_at != 0)

@@ -34,6 +34,8 @@ typedef struct box_life {
 
 /* random: any number; spreads the ages of connections made together by 10 % either way. */
 void box_life_start(box_life *l, const box_net_life *rules, box_time now, uint64_t random);
+/* A byte came: that answers a PING as well. */
+void box_life_heard(box_life *l, box_time now);
 /* When box_life_due has something to say, unless a byte comes before: call it again then. */
 box_time box_life_next(const box_life *l, const box_net_life *rules);
 /* What to do now, one thing at a time until NONE. */

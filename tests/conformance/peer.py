@@ -281,6 +281,7 @@ class TestServer:
     __test__ = False
 
     def __init__(self, program, *args):
+        self.program, self.args = program, args
         self.folder = lib.TemporaryFolder()
         self.certs = lib.Certificates(self.folder.path)
         self.server = lib.Server([program, "--tls", "127.0.0.1:0", "--cert", self.certs.cert, "--key",

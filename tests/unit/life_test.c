@@ -53,10 +53,10 @@ static void any_byte_answers(void **state)
 {
     (void)state;
     box_life l = life_of(&keepalive);
-    l.heard_at = start + 50 * BOX_SECOND; /* not silent */
+    box_life_heard(&l, start + 50 * BOX_SECOND); /* not silent */
     assert_int_equal(box_life_due(&l, &keepalive, start + 60 * BOX_SECOND), BOX_LIFE_NONE);
     assert_due(&l, &keepalive, start + 110 * BOX_SECOND, BOX_LIFE_PING);
-    l.heard_at = start + 111 * BOX_SECOND;
+    box_life_heard(&l, start + 111 * BOX_SECOND);
     assert_int_equal(box_life_due(&l, &keepalive, start + 130 * BOX_SECOND), BOX_LIFE_NONE);
     assert_due(&l, &keepalive, start + 171 * BOX_SECOND, BOX_LIFE_PING);
 }
