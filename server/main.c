@@ -9,6 +9,7 @@
 #include "base/fd.h"
 #include "base/limits.h"
 #include "base/log.h"
+#include "base/process.h"
 #include "box/v1/file.box.h"
 #include "box/v1/image.box.h"
 #include "box/v1/process.box.h"
@@ -462,7 +463,7 @@ int main(int argc, char **argv)
         bool quiet = is_private(b) && b->conf.log_level == BOX_INFO;
         box_log_setup(quiet ? BOX_LOG_OFF : (box_log_level)b->conf.log_level,
                       (box_log_format)b->conf.log_format);
-        rc = run(b, &err);
+        rc = box_process_forbid_core(&err) < 0 ? -1 : run(b, &err);
     }
     if (rc < 0)
         fprintf(stderr, "boxd: %s\n", err.msg);

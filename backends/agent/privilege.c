@@ -9,6 +9,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/process.h"
+
 enum { COMMAND_DESCRIPTORS = 1024, LAST_CAPABILITY = 63 };
 
 static const uint64_t three =
@@ -65,8 +67,6 @@ int box_privilege_keep_three(box_error *err)
 
 int box_privilege_prepare_commands(box_error *err)
 {
-    /* Not 0: with a handler in core_pattern only 1 keeps the kernel from starting it (core(5)). */
-    struct rlimit no_core = {1, 1};
     struct rlimit files;
     if (getgroups(0, NULL) > 0 && syscall(SYS_setgroups, 0, NULL) < 0)
         return box_fail_errno(err, "drop supplementary groups");
@@ -76,9 +76,9 @@ int box_privilege_prepare_commands(box_error *err)
         files.rlim_cur = COMMAND_DESCRIPTORS;
     else
         files.rlim_cur = files.rlim_max;
-    if (setrlimit(RLIMIT_CORE, &no_core) < 0 || setrlimit(RLIMIT_NOFILE, &files) < 0)
+    if (setrlimit(RLIMIT_NOFILE, &files) < 0)
         return box_fail_errno(err, "set limits");
-    return 0;
+    return box_process_forbid_core(err);
 }
 
 int box_privilege_load_filter(const struct sock_filter *program, size_t count, box_error *err)

@@ -8,6 +8,7 @@
 #include "base/alloc.h"
 #include "base/fd.h"
 #include "base/log.h"
+#include "base/process.h"
 #include "warden/private.h"
 #include "warden/warden.h"
 
@@ -118,7 +119,7 @@ static int serve(const options *o, const box_backend_ops *ops, box_warden_config
         free(config->instance_dir);
         config->instance_dir = box_strdup(private.path);
     }
-    int rc = run(o, ops, config, &private.lock, &err);
+    int rc = box_process_forbid_core(&err) < 0 ? -1 : run(o, ops, config, &private.lock, &err);
     box_closep(&private.lock);
     if (own_dir)
         box_private_remove(&private);
