@@ -29,8 +29,10 @@ int box_convert_span(const Google__Protobuf__Duration *d, const char *field, int
                      box_error *err)
 {
     const int64_t second = (int64_t)BOX_SECOND;
+    const int64_t most = INT64_C(315576000000); /* 10,000 years: duration.proto, field seconds */
     bool mixed = (d->seconds > 0 && d->nanos < 0) || (d->seconds < 0 && d->nanos > 0);
-    if (mixed || d->nanos >= second || d->nanos <= -second)
+    if (mixed || d->nanos >= second || d->nanos <= -second || d->seconds > most ||
+        d->seconds < -most)
         return box_violation(err, field, "is not a well-formed duration");
     if (d->seconds < 0 || d->nanos < 0)
         return box_violation(err, field, "must not be negative");
