@@ -14,6 +14,7 @@ void box_client_call_unref(box_client_call *call)
     if (--call->refs > 0)
         return;
     box_client_call_drop_messages(call);
+    box_attempt_commit(call);
     box_metadata_done(&call->headers);
     box_metadata_done(&call->trailers);
     free(call);
@@ -52,14 +53,33 @@ static int call_metadata(const box_channel *c, const box_client_options *o, box_
     return 0;
 }
 
+/* Codes that mean something to the program are not for the library's own troubles
+ * (grpc-conformance.md, 40). */
+static int add_credentials(const box_channel *c, const box_client_options *o, const char *path,
+                           box_metadata *out, box_error *err)
+{
+    if (o->credentials == NULL)
+        return 0;
+    if (!c->is_private)
+        return box_fail(err, BOX_UNAUTHENTICATED, "credentials are not sent to %s without TLS",
+                        c->target.host);
+    if (o->credentials(o->credentials_arg, path, out, err) == 0)
+        return 0;
+    box_code code = box_error_code(err);
+    if (code == BOX_CODE_UNAUTHENTICATED || code == BOX_CODE_UNAVAILABLE)
+        return -1;
+    err->reason = BOX_UNAUTHENTICATED;
+    err->code = 0;
+    return -1;
+}
+
 /* Lock held. */
-static int open_call(box_client_call *call, box_metadata *metadata, uint64_t timeout_ns,
-                     box_error *err)
+static int open_call(box_client_call *call, box_error *err)
 {
     box_channel *c = call->channel;
     if (c->closed)
         return box_fail(err, BOX_CANCELLED, "the channel was closed");
-    if (c->carrier->start(call, metadata, timeout_ns, err) < 0)
+    if (c->carrier->start(call, err) < 0)
         return -1;
     c->refs++;
     box_list_append(&c->calls, &call->link);
@@ -68,46 +88,61 @@ static int open_call(box_client_call *call, box_metadata *metadata, uint64_t tim
     return 0;
 }
 
-typedef struct packed {
-    uint8_t *data;
-    size_t len;
-} packed;
-
-static packed pack(const ProtobufCMessage *message)
+static int pack(const box_channel *c, const ProtobufCMessage *message, box_outgoing **out,
+                box_error *err)
 {
-    packed p = {.len = protobuf_c_message_get_packed_size(message)};
-    p.data = box_alloc(p.len + 1);
-    (void)protobuf_c_message_pack(message, p.data);
-    return p;
+    size_t len = protobuf_c_message_get_packed_size(message);
+    if (len > c->max_send_bytes) {
+        (void)box_fail(err, BOX_MESSAGE_SIZE,
+                       "a message of %zu bytes is larger than the limit of %zu", len,
+                       c->max_send_bytes);
+        box_error_add_int(err, "max", (int64_t)c->max_send_bytes);
+        box_error_add_int(err, "size", (int64_t)len);
+        return -1;
+    }
+    *out = box_alloc(sizeof **out + len);
+    (*out)->len = len;
+    (void)protobuf_c_message_pack(message, (*out)->data);
+    return 0;
 }
 
-static void packed_done(packed *p)
+/* The sooner of both, absolute; 0 = none. */
+static box_time deadline_of(const box_client_options *o)
 {
-    free(p->data);
+    box_time timeout = o->timeout_ns != 0 ? box_time_add(box_now(), o->timeout_ns) : 0;
+    if (timeout == 0 || (o->deadline_ns != 0 && o->deadline_ns < timeout))
+        return o->deadline_ns;
+    return timeout;
 }
 
 static box_client_call *call_new(box_channel *c, const box_client_start_args *a,
-                                 uint64_t timeout_ns)
+                                 const box_client_options *o, box_metadata *metadata)
 {
     box_client_call *call = box_alloc(sizeof *call);
     *call = (box_client_call){.channel = c,
                               .method = a->method,
                               .refs = 1,
+                              .deadline = deadline_of(o),
+                              .metadata = *metadata,
+                              .max_message_bytes = o->max_message_bytes != 0 ? o->max_message_bytes
+                                                                             : c->max_message_bytes,
+                              .wait_for_ready = o->wait_for_ready,
+                              .idempotent = o->idempotent,
                               .events = a->events,
                               .typed = a->typed,
                               .arg = a->arg};
+    *metadata = (box_metadata){0};
     call->last = &call->first;
-    if (timeout_ns != 0)
-        call->deadline = box_time_add(box_now(), timeout_ns);
+    call->sent_end = &call->sent;
     return call;
 }
 
-static void send_request(box_client_call *call, const packed *request)
+static void send_request(box_client_call *call, box_outgoing **request)
 {
-    if (request == NULL)
+    if (*request == NULL)
         return;
     call->half_closed = true;
-    call->channel->carrier->send(call, request->data, request->len);
+    call->channel->carrier->send(call, box_take(*request));
     call->channel->carrier->half_close(call);
 }
 
@@ -118,22 +153,25 @@ box_client_call *box_client_call_start(box_channel *c, const box_client_start_ar
     const box_client_options *o = a->options != NULL ? a->options : &none;
     BOX_AUTO(box_metadata_done)
     box_metadata metadata = {0};
-    if (call_metadata(c, o, &metadata, err) < 0)
+    BOX_AUTO(box_freep)
+    box_outgoing *request = NULL;
+    if (call_metadata(c, o, &metadata, err) < 0 ||
+        add_credentials(c, o, a->method->path, &metadata, err) < 0)
         return NULL;
-    BOX_AUTO(packed_done)
-    packed request = a->request != NULL ? pack(a->request) : (packed){0};
-    box_client_call *call = call_new(c, a, o->timeout_ns);
+    if (a->request != NULL && pack(c, a->request, &request, err) < 0)
+        return NULL;
+    box_client_call *call = call_new(c, a, o, &metadata);
     (void)pthread_mutex_lock(&c->lock);
-    if (open_call(call, &metadata, o->timeout_ns, err) == 0) {
+    if (open_call(call, err) == 0) {
         if (out != NULL)
             *out = call; /* before any other thread can deliver its events */
-        send_request(call, a->request != NULL ? &request : NULL);
+        send_request(call, &request);
         c->carrier->flush(c);
     } else {
         box_client_call_unref(call);
         call = NULL;
     }
-    (void)pthread_mutex_unlock(&c->lock);
+    box_channel_unlock(c);
     return call;
 }
 
@@ -170,7 +208,7 @@ void box_client_cancel(box_client_call *call)
     (void)pthread_mutex_lock(&c->lock);
     box_client_call_fail(call, &why);
     c->carrier->flush(c);
-    (void)pthread_mutex_unlock(&c->lock);
+    box_channel_unlock(c);
 }
 
 /* --- sending -----------------------------------------------------------------------------------
@@ -194,17 +232,19 @@ static bool can_send(const box_client_call *call)
 int box_client_send(box_client_call *call, const ProtobufCMessage *message, box_error *err)
 {
     box_channel *c = call->channel;
-    BOX_AUTO(packed_done)
-    packed p = pack(message);
+    BOX_AUTO(box_freep)
+    box_outgoing *m = NULL;
+    if (pack(c, message, &m, err) < 0)
+        return -1;
     (void)pthread_mutex_lock(&c->lock);
     if (call->events == NULL)
         box_channel_await(call, can_send);
     int rc = call->done || call->half_closed ? over(call, err) : 0;
     if (rc == 0) {
-        c->carrier->send(call, p.data, p.len);
+        c->carrier->send(call, box_take(m));
         c->carrier->flush(c);
     }
-    (void)pthread_mutex_unlock(&c->lock);
+    box_channel_unlock(c);
     return rc;
 }
 
@@ -218,7 +258,7 @@ int box_client_half_close(box_client_call *call, box_error *err)
         c->carrier->half_close(call);
         c->carrier->flush(c);
     }
-    (void)pthread_mutex_unlock(&c->lock);
+    box_channel_unlock(c);
     return rc;
 }
 
@@ -239,7 +279,7 @@ static void refuse_message(box_client_call *call, const box_error *why)
     box_client_call_fail(call, why);
     call->status = *why;
     c->carrier->flush(c);
-    (void)pthread_mutex_unlock(&c->lock);
+    box_channel_unlock(c);
 }
 
 int box_client_receive(box_client_call *call, ProtobufCMessage **out, box_error *err)
@@ -253,7 +293,7 @@ int box_client_receive(box_client_call *call, ProtobufCMessage **out, box_error 
     if (rc < 0)
         *err = call->status;
     c->carrier->flush(c);
-    (void)pthread_mutex_unlock(&c->lock);
+    box_channel_unlock(c);
     if (m == NULL)
         return rc;
     if (box_client_call_unpack(call, m, out, err) < 0) {
@@ -269,7 +309,7 @@ const box_metadata *box_client_headers(const box_client_call *call)
     box_channel *c = call->channel;
     (void)pthread_mutex_lock(&c->lock);
     const box_metadata *headers = call->has_headers ? &call->headers : NULL;
-    (void)pthread_mutex_unlock(&c->lock);
+    box_channel_unlock(c);
     return headers;
 }
 
@@ -278,7 +318,7 @@ const box_metadata *box_client_trailers(const box_client_call *call)
     box_channel *c = call->channel;
     (void)pthread_mutex_lock(&c->lock);
     const box_metadata *trailers = call->has_trailers ? &call->trailers : NULL;
-    (void)pthread_mutex_unlock(&c->lock);
+    box_channel_unlock(c);
     return trailers;
 }
 

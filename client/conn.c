@@ -14,15 +14,22 @@ enum { IO_STEP = BOX_CLIENT_INPUT_BYTES, READS_PER_ROUND = 16 };
 /* --- events of the HTTP/2 core -----------------------------------------------------------------
  */
 
+static void answered(box_conn *conn)
+{
+    conn->has_answered = true;
+    conn->is_answering = true;
+}
+
 static void on_headers(void *owner, box_h2_stream *s, const box_metadata *metadata)
 {
-    (void)owner;
+    answered(owner);
+    box_attempt_commit(box_h2_stream_owner(s));
     box_client_call_headers(box_h2_stream_owner(s), metadata);
 }
 
 static void on_message(void *owner, box_h2_stream *s, const uint8_t *data, size_t len)
 {
-    (void)owner;
+    answered(owner);
     box_client_call_message(box_h2_stream_owner(s), data, len);
 }
 
@@ -32,25 +39,49 @@ static void on_writable(void *owner, box_h2_stream *s)
     box_client_call_writable(box_h2_stream_owner(s));
 }
 
+/* A server may notice the deadline first, by its own clock (grpc-conformance.md, 84). */
+static bool is_late(const box_client_call *call, const box_error *why)
+{
+    return call->deadline != 0 && why->reason == BOX_CANCELLED && call->deadline <= box_now();
+}
+
 /* A lost connection is explained by what happened to the socket; but a status that came before
  * counts. */
 static void on_closed(void *owner, box_h2_stream *s, const box_error *why,
                       const box_metadata *trailers)
 {
-    const box_conn *conn = owner;
+    box_conn *conn = owner;
     box_client_call *call = box_h2_stream_owner(s);
+    box_error late;
     bool lost = conn->failure.reason != BOX_NONE && why->reason == BOX_RUNTIME_UNAVAILABLE &&
                 trailers == NULL;
-    call->stream = NULL;
-    box_client_call_done(call, lost ? &conn->failure : why, trailers);
+    if (!lost && !box_h2_was_refused(s) && !call->is_cancelled)
+        answered(conn);
+    if (lost)
+        why = &conn->failure;
+    if (is_late(call, why)) {
+        (void)box_fail(&late, BOX_DEADLINE, "the deadline passed before the server answered");
+        why = &late;
+    }
+    if (!box_attempt_again(call, s, why, trailers))
+        box_client_call_done(call, why, trailers);
+}
+
+/* No further calls; what runs goes on. */
+static void leave_lane(box_conn *conn, const box_error *why)
+{
+    box_lane *lane = conn->lane;
+    conn->lane = NULL;
+    if (lane != NULL)
+        box_lane_lost(lane, conn->has_answered, why);
 }
 
 static void on_goaway(void *owner)
 {
     box_conn *conn = owner;
-    if (conn->channel->current == conn)
-        conn->channel->current = NULL;
-    conn->is_retired = true;
+    if (box_h2_pinged_too_often(conn->h2) && conn->lane != NULL)
+        conn->channel->keepalive_ns *= 2;
+    leave_lane(conn, NULL);
 }
 
 static const box_h2_events h2_events = {
@@ -67,7 +98,7 @@ void box_conn_start_h2(box_conn *conn)
     const box_h2_config config = {
         .scheme = c->tls != NULL ? "https" : "http",
         .authority = c->server_name != NULL ? c->server_name : c->target.authority,
-        .user_agent = "grpc-c-box/" BOX_VERSION,
+        .user_agent = c->user_agent,
         .max_message_bytes = c->max_message_bytes,
     };
     conn->h2 = box_h2_new(&config, &h2_events, conn);
@@ -78,16 +109,13 @@ void box_conn_start_h2(box_conn *conn)
 
 void box_conn_free(box_conn *conn, const box_error *why)
 {
-    box_channel *c = conn->channel;
     assert(!conn->is_busy);
-    if (c->current == conn)
-        c->current = NULL;
-    conn->failure = *why;
+    conn->failure = *why; /* why may be the lane's */
+    leave_lane(conn, conn->state < BOX_CONN_READY ? &conn->failure : NULL);
     box_h2_free(conn->h2);
     box_tls_free(conn->tls);
     box_buf_done(&conn->out);
-    if (conn->addresses != NULL)
-        freeaddrinfo(conn->addresses);
+    box_addresses_done(&conn->addresses);
     box_closep(&conn->fd); /* also leaves the epoll set: nobody else has the socket */
     box_list_remove(&conn->link);
     free(conn);
@@ -101,13 +129,22 @@ box_h2 *box_conn_h2(box_conn *conn)
 void box_conn_retire(box_conn *conn)
 {
     box_error why;
-    if (conn->channel->current == conn)
-        conn->channel->current = NULL;
-    conn->is_retired = true;
+    leave_lane(conn, NULL);
     if (box_h2_stream_count(conn->h2) > 0)
         return;
     (void)box_fail(&why, BOX_RUNTIME_UNAVAILABLE, "the connection is not used any more");
     box_conn_free(conn, &why);
+}
+
+bool box_conn_is_ready(const box_conn *conn)
+{
+    return conn->state == BOX_CONN_READY;
+}
+
+bool box_conn_takes(const box_conn *conn, bool only_ready)
+{
+    return conn->state >= (only_ready ? BOX_CONN_READY : BOX_CONN_SILENT) &&
+           box_h2_can_start(conn->h2);
 }
 
 /* sys_errno 0: the peer closed it. A private boxd has said why it ended on its stderr, ours. */
@@ -172,7 +209,7 @@ static int write_out(box_conn *conn, box_error *err)
 
 static bool is_over(const box_conn *conn)
 {
-    return box_h2_is_done(conn->h2) || (conn->is_retired && box_h2_stream_count(conn->h2) == 0);
+    return box_h2_is_done(conn->h2) || (conn->lane == NULL && box_h2_stream_count(conn->h2) == 0);
 }
 
 static int flush(box_conn *conn, box_error *err)
@@ -199,11 +236,23 @@ static int take_plain(box_conn *conn, const uint8_t *data, size_t len, box_error
 {
     if (len == 0)
         return 0;
-    conn->state = BOX_CONN_READY;
     conn->is_busy = true;
     int rc = box_h2_receive(conn->h2, data, len, err);
     conn->is_busy = false;
+    conn->channel->look_again = true;
+    if (rc == 0 && conn->state == BOX_CONN_SILENT && box_h2_is_established(conn->h2)) {
+        conn->state = BOX_CONN_READY;
+        if (conn->lane != NULL)
+            box_lane_ready(conn->lane);
+    }
     return rc;
+}
+
+void box_conn_open(box_conn *conn)
+{
+    conn->state = BOX_CONN_SILENT;
+    conn->attempt_by = BOX_TIME_NEVER;
+    conn->channel->look_again = true;
 }
 
 static int take_bytes(box_conn *conn, const uint8_t *data, size_t len, box_error *err)
@@ -216,7 +265,7 @@ static int take_bytes(box_conn *conn, const uint8_t *data, size_t len, box_error
     if (box_tls_receive(conn->tls, data, len, &plain, &closed, err) < 0)
         return -1;
     if (conn->state == BOX_CONN_HANDSHAKE && box_tls_is_ready(conn->tls))
-        conn->state = BOX_CONN_SILENT;
+        box_conn_open(conn);
     size_t plain_len = box_buf_len(&plain);
     if (take_plain(conn, plain_len > 0 ? box_buf_data(&plain) : NULL, plain_len, err) < 0)
         return -1;
@@ -237,6 +286,7 @@ static int read_in(box_conn *conn, bool all, box_error *err)
             return lost(conn, errno, err);
         if (n == 0)
             return lost(conn, 0, err);
+        box_conn_heard(conn);
         if (take_bytes(conn, data, (size_t)n, err) < 0)
             return -1;
         if (!all && n < BOX_CLIENT_INPUT_BYTES)
@@ -313,6 +363,12 @@ void box_conn_probe(box_conn *conn)
 static bool expire(box_conn *conn, box_time now)
 {
     box_error late;
+    if (conn->state == BOX_CONN_READY) {
+        if (box_conn_check_alive(conn, now, &late) == 0)
+            return true;
+        box_conn_free(conn, &late);
+        return false;
+    }
     if (conn->connect_by > now && box_conn_try_next(conn, &late) == 0)
         return true;
     if (conn->connect_by <= now)
@@ -324,7 +380,7 @@ static bool expire(box_conn *conn, box_time now)
 static box_time conn_expiry(const box_conn *conn)
 {
     if (conn->state == BOX_CONN_READY)
-        return BOX_TIME_NEVER;
+        return box_conn_alive_by(conn);
     return conn->attempt_by < conn->connect_by ? conn->attempt_by : conn->connect_by;
 }
 

@@ -3,7 +3,6 @@
 #include <netinet/tcp.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
@@ -11,11 +10,9 @@
 #include "conn.h"
 
 enum {
-    DEFAULT_CONNECT_MS = 20000,
     /* An address that does not answer must not use up the time of the one after it. */
     ATTEMPT_MS = 2000,
-    /* A peer that vanished without a word is noticed: data unanswered for so long, or 4 probes. */
-    USER_TIMEOUT_MS = 30000,
+    /* A machine that vanished without a word is noticed, also where nobody waits for an answer. */
     KEEPALIVE_IDLE_SECONDS = 60,
     KEEPALIVE_EVERY_SECONDS = 15,
     KEEPALIVE_PROBES = 4,
@@ -47,10 +44,11 @@ int box_conn_watch(box_conn *conn, uint32_t events, box_error *err)
     return 0;
 }
 
-/* Only slower, or later to notice a lost peer, without these. */
-static void tune(int fd)
+/* Only slower, or later to notice a lost peer, without these. Data that nobody acknowledges ends
+ * the connection as a PING without answer does (gRFC A18). */
+static void tune(const box_conn *conn)
 {
-    static const struct {
+    const struct {
         int level, name, value;
     } options[] = {
         {IPPROTO_TCP, TCP_NODELAY, 1},
@@ -58,41 +56,40 @@ static void tune(int fd)
         {IPPROTO_TCP, TCP_KEEPIDLE, KEEPALIVE_IDLE_SECONDS},
         {IPPROTO_TCP, TCP_KEEPINTVL, KEEPALIVE_EVERY_SECONDS},
         {IPPROTO_TCP, TCP_KEEPCNT, KEEPALIVE_PROBES},
-        {IPPROTO_TCP, TCP_USER_TIMEOUT, USER_TIMEOUT_MS},
+        {IPPROTO_TCP, TCP_USER_TIMEOUT, (int)(conn->channel->keepalive_timeout_ns / BOX_MS)},
     };
     for (size_t i = 0; i < BOX_COUNT(options); i++)
-        (void)setsockopt(fd, options[i].level, options[i].name, &options[i].value,
+        (void)setsockopt(conn->fd, options[i].level, options[i].name, &options[i].value,
                          sizeof options[i].value);
 }
 
-static int open_socket(box_conn *conn, int family, const struct sockaddr *address, socklen_t len,
-                       box_error *err)
+static int open_socket(box_conn *conn, const box_address *a, box_error *err)
 {
-    conn->fd = socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    conn->fd = socket(a->at.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (conn->fd < 0)
         return box_fail_errno(err, "open a socket");
-    if (family != AF_UNIX)
-        tune(conn->fd);
+    if (a->at.ss_family != AF_UNIX)
+        tune(conn);
     conn->asked = 0;
-    if (connect(conn->fd, address, len) < 0 && errno != EINPROGRESS)
+    if (connect(conn->fd, (const struct sockaddr *)(const void *)&a->at, a->len) < 0 &&
+        errno != EINPROGRESS)
         return box_conn_fail_connect(conn, errno, err);
     return box_conn_watch(conn, EPOLLIN | EPOLLOUT, err);
 }
 
 static void set_attempt(box_conn *conn)
 {
-    conn->attempt_by =
-        conn->next != NULL ? box_time_add(box_now(), ATTEMPT_MS * BOX_MS) : BOX_TIME_NEVER;
+    conn->attempt_by = conn->next < conn->addresses.count
+                           ? box_time_add(box_now(), ATTEMPT_MS * BOX_MS)
+                           : BOX_TIME_NEVER;
     box_channel_note_expiry(conn->channel, conn->attempt_by);
 }
 
 int box_conn_try_next(box_conn *conn, box_error *err)
 {
     box_closep(&conn->fd);
-    while (conn->next != NULL) {
-        const struct addrinfo *a = conn->next;
-        conn->next = a->ai_next;
-        if (open_socket(conn, a->ai_family, a->ai_addr, a->ai_addrlen, &conn->last) == 0) {
+    while (conn->next < conn->addresses.count) {
+        if (open_socket(conn, &conn->addresses.items[conn->next++], &conn->last) == 0) {
             set_attempt(conn);
             return 0;
         }
@@ -114,17 +111,11 @@ int box_conn_connected(box_conn *conn, uint32_t events, box_error *err)
         (void)box_conn_fail_connect(conn, problem, &conn->last);
         return box_conn_try_next(conn, err);
     }
-    conn->state = conn->tls != NULL ? BOX_CONN_HANDSHAKE : BOX_CONN_SILENT;
     conn->attempt_by = BOX_TIME_NEVER;
+    conn->state = BOX_CONN_HANDSHAKE;
+    if (conn->tls == NULL)
+        box_conn_open(conn);
     return 0;
-}
-
-static int connect_unix(box_conn *conn, box_error *err)
-{
-    const char *path = conn->channel->target.path;
-    struct sockaddr_un address = {.sun_family = AF_UNIX};
-    memcpy(address.sun_path, path, strlen(path)); /* box_target_parse checked the length */
-    return open_socket(conn, AF_UNIX, (struct sockaddr *)&address, sizeof address, err);
 }
 
 static int connect_spawned(box_conn *conn, box_error *err)
@@ -133,19 +124,6 @@ static int connect_spawned(box_conn *conn, box_error *err)
     if (conn->fd < 0)
         return box_fail(err, BOX_RUNTIME_UNAVAILABLE, "the private boxd has ended");
     return box_conn_watch(conn, EPOLLIN | EPOLLOUT, err);
-}
-
-static int start_connecting(box_conn *conn, box_error *err)
-{
-    switch (conn->channel->target.kind) {
-    case BOX_TARGET_DNS:
-        return box_conn_try_next(conn, err);
-    case BOX_TARGET_UNIX:
-        return connect_unix(conn, err);
-    case BOX_TARGET_SPAWN:
-        break;
-    }
-    return connect_spawned(conn, err);
 }
 
 static int start_tls(box_conn *conn, box_error *err)
@@ -157,22 +135,32 @@ static int start_tls(box_conn *conn, box_error *err)
     return box_tls_new(c->tls, name, &conn->tls, err);
 }
 
-int box_conn_new(box_channel *c, struct addrinfo *addresses, box_conn **out, box_error *err)
+static int start_connecting(box_conn *conn, box_error *err)
 {
+    if (conn->channel->target.kind == BOX_TARGET_SPAWN)
+        return connect_spawned(conn, err);
+    return box_conn_try_next(conn, err);
+}
+
+int box_conn_new(box_lane *lane, box_conn **out, box_error *err)
+{
+    box_channel *c = lane->channel;
     box_conn *conn = box_alloc(sizeof *conn);
     conn->channel = c;
     conn->id = ++c->last_conn_id;
     conn->fd = -1;
-    conn->addresses = conn->next = addresses;
+    for (size_t i = 0; i < lane->addresses.count; i++)
+        box_addresses_add(&conn->addresses, &lane->addresses.items[i].at,
+                          lane->addresses.items[i].len);
     conn->attempt_by = BOX_TIME_NEVER;
-    uint32_t ms = c->connect_timeout_ms != 0 ? c->connect_timeout_ms : DEFAULT_CONNECT_MS;
-    conn->connect_by = box_time_add(box_now(), ms * BOX_MS);
+    conn->connect_by = box_time_add(box_now(), c->connect_timeout_ms * BOX_MS);
     (void)box_fail(&conn->last, BOX_RUNTIME_UNAVAILABLE, "%s has no address", c->target.authority);
     box_list_append(&c->conns, &conn->link);
     if (start_tls(conn, err) < 0 || start_connecting(conn, err) < 0) {
         box_conn_free(conn, err);
         return -1;
     }
+    conn->lane = lane;
     box_channel_note_expiry(c, conn->connect_by);
     box_conn_start_h2(conn);
     *out = conn;

@@ -28,7 +28,7 @@ bool box_client_is_writable(const box_client_call *call)
     box_channel *c = call->channel;
     (void)pthread_mutex_lock(&c->lock);
     bool writable = call->done || c->carrier->is_writable(call);
-    (void)pthread_mutex_unlock(&c->lock);
+    box_channel_unlock(c);
     return writable;
 }
 
@@ -40,7 +40,7 @@ void box_client_pause(box_client_call *call, bool paused)
     if (!paused && call->first != NULL)
         box_client_call_mark_ready(call);
     c->carrier->flush(c);
-    (void)pthread_mutex_unlock(&c->lock);
+    box_channel_unlock(c);
 }
 
 /* --- delivering --------------------------------------------------------------------------------
@@ -147,7 +147,7 @@ void box_channel_dispatch(box_channel *channel)
     c->dispatching = false;
     if (!box_list_empty(&c->ready))
         box_channel_loop_wake(c);
-    (void)pthread_mutex_unlock(&c->lock);
+    box_channel_unlock(c);
 }
 
 static int timeout_ms(const box_channel *c, box_time now)
@@ -169,12 +169,14 @@ void box_channel_poll(box_channel *channel, int *fd, short *events, int *timeout
     (void)pthread_mutex_lock(&c->lock);
     box_time now = box_now();
     if (c->soonest <= now) {
-        c->soonest = c->carrier->expire(c, now);
+        c->soonest = BOX_TIME_NEVER; /* what follows may note a sooner one */
+        box_time next = c->carrier->expire(c, now);
+        c->soonest = next < c->soonest ? next : c->soonest;
         c->carrier->flush(c);
     }
     c->loop_until = c->soonest;
     *fd = c->loop_epoll;
     *events = POLLIN;
     *timeout = timeout_ms(c, now);
-    (void)pthread_mutex_unlock(&c->lock);
+    box_channel_unlock(c);
 }

@@ -166,8 +166,7 @@ static void inproc_flush(box_channel *c)
 /* --- the carrier -------------------------------------------------------------------------------
  */
 
-static int inproc_start(box_client_call *call, box_metadata *metadata, uint64_t timeout_ns,
-                        box_error *err)
+static int inproc_start(box_client_call *call, box_error *err)
 {
     box_channel *c = call->channel;
     const box_service *service;
@@ -182,8 +181,7 @@ static int inproc_start(box_client_call *call, box_metadata *metadata, uint64_t 
     s->client = call;
     s->last = &s->first;
     call->served = s;
-    box_call_init(&s->base, &served_ops, service, method, NULL, metadata, call->deadline);
-    (void)timeout_ns;
+    box_call_init(&s->base, &served_ops, service, method, NULL, &call->metadata, call->deadline);
     box_call_deliver_start(&s->base);
     return 0;
 }
@@ -199,18 +197,20 @@ static void hold(box_served *s, const uint8_t *data, size_t len)
     s->held_bytes += len;
 }
 
-static void inproc_send(box_client_call *call, const uint8_t *data, size_t len)
+static void inproc_send(box_client_call *call, box_outgoing *message)
 {
     box_served *s = call->served;
+    BOX_AUTO(box_freep)
+    box_outgoing *m = message;
     box_error err;
     if (s == NULL)
         return;
     if (!s->paused && s->first == NULL) {
-        box_call_deliver_message(&s->base, data, len);
+        box_call_deliver_message(&s->base, m->data, m->len);
         return;
     }
-    if (s->held_bytes + len <= BOX_STREAM_UNSENT_BYTES) {
-        hold(s, data, len);
+    if (s->held_bytes + m->len <= BOX_STREAM_UNSENT_BYTES) {
+        hold(s, m->data, m->len);
         return;
     }
     (void)box_fail(&err, BOX_MEMORY_BUDGET, "messages are produced faster than they are read");

@@ -7,15 +7,17 @@
  * (wait.c). */
 #pragma once
 
-#include <netdb.h>
 #include <pthread.h>
 #include <sys/types.h>
 
+#include "address.h"
 #include "base/buf.h"
 #include "base/clock.h"
+#include "base/limits.h"
 #include "base/list.h"
 #include "box/call.h"
 #include "box/inproc.h"
+#include "retry.h"
 #include "wire/h2.h"
 #include "wire/tls.h"
 
@@ -29,6 +31,9 @@ enum {
     BOX_CLIENT_MESSAGES_PER_TURN = 64,
 };
 
+/* What epoll says for what is no connection: those are numbered from BOX_EVENT_FIRST_CONN. */
+enum { BOX_EVENT_WAKE, BOX_EVENT_RESOLVED, BOX_EVENT_FIRST_CONN };
+
 typedef enum box_target_kind { BOX_TARGET_DNS, BOX_TARGET_UNIX, BOX_TARGET_SPAWN } box_target_kind;
 
 /* A parsed target; owned strings. */
@@ -38,23 +43,33 @@ typedef struct box_target {
     char *port;      /* DNS */
     char *path;      /* UNIX: the socket; SPAWN: the command line */
     char *authority; /* what :authority says: host:port or "localhost" */
+    /* UNIX, and DNS where they need not be asked for */
+    box_addresses addresses;
 } box_target;
 
 int box_target_parse(const char *text, box_target *out, box_error *err) BOX_MUST_USE;
 void box_target_done(box_target *t);
-/* Is that host surely this machine? */
-bool box_target_is_loopback(const char *host);
+/* Is it surely this machine? */
+bool box_target_is_loopback(const box_target *t);
 
 typedef struct box_conn box_conn;
+typedef struct box_lane box_lane;
+typedef struct box_resolution box_resolution;
+
+/* A message to send. */
+typedef struct box_outgoing {
+    struct box_outgoing *next;
+    size_t len;
+    uint8_t data[];
+} box_outgoing;
 
 /* How a channel's calls are carried: over connections (carry.c) or in this process (inproc.c).
  * Everything with the lock held; news come through the box_client_call_* functions below. */
 typedef struct box_carrier {
-    /* May let go of the lock meanwhile. metadata may be taken (left zeroed). */
-    int (*start)(box_client_call *call, box_metadata *metadata, uint64_t timeout_ns,
-                 box_error *err);
-    void (*send)(box_client_call *call, const uint8_t *data, size_t len);
-    void (*half_close)(box_client_call *call);
+    /* With call->metadata. -1: the call does not exist. */
+    int (*start)(box_client_call *call, box_error *err);
+    void (*send)(box_client_call *call, box_outgoing *message); /* taken */
+    void (*half_close)(box_client_call *call);                  /* call->half_closed is set */
     void (*cancel)(box_client_call *call, const box_error *why);
     void (*pause)(box_client_call *call, bool paused);
     bool (*is_writable)(const box_client_call *call);
@@ -75,6 +90,9 @@ struct box_channel {
     box_list calls;   /* not freed yet */
     box_list ready;   /* event-driven calls with something to deliver */
     box_list waiters; /* threads that sleep */
+    box_list waiting; /* calls that have no stream, oldest first */
+    box_list delayed; /* and those that are tried again later */
+    size_t n_waiting; /* of both */
     const box_client_call *driven_for;
     box_time polling_until;
     box_time soonest;    /* nothing expires before; BOX_TIME_NEVER = nothing does */
@@ -83,13 +101,28 @@ struct box_channel {
     /* over connections */
     box_target target;
     char *server_name;
+    char *user_agent;
     box_tls_context *tls;
-    size_t max_message_bytes;
+    size_t max_message_bytes, max_send_bytes;
     box_list conns;
-    box_conn *current; /* where new calls go, or NULL */
+    box_lane *lanes[BOX_CLIENT_ADDRESSES]; /* lane.c */
+    size_t n_lanes, next_lane;
+    box_balance balance;
+    box_pauses reconnect;
+    uint64_t n_failures; /* of lanes */
+    box_resolution *resolution;
+    int resolved; /* eventfd of it */
+    box_retry retry;
+    uint64_t random;
     uint64_t last_conn_id;
     uint8_t *input; /* BOX_CLIENT_INPUT_BYTES to read into */
-    pthread_cond_t resolved;
+    uint64_t keepalive_ns, keepalive_timeout_ns;
+    bool keepalive_is_usual; /* no program asked for it */
+    bool keepalive_without_calls;
+    void (*on_state)(void *arg, box_channel_state state);
+    void *on_state_arg;
+    box_channel_state told_state;
+    bool is_telling;
     /* in this process (inproc.c) */
     const box_service *services;
     size_t n_services;
@@ -113,7 +146,9 @@ struct box_channel {
     bool loop_woken;
     bool dispatching;
     bool may_send_tokens;
-    bool resolving; /* a thread asks for the addresses, without the lock */
+    bool is_private;   /* TLS, or never leaves this machine */
+    bool must_resolve; /* before the next connection is made */
+    bool look_again;   /* a waiting call may find a place now */
 };
 
 /* A received message. */
@@ -130,6 +165,8 @@ struct box_client_call {
     const box_method *method;
     unsigned refs; /* box_client_free's and one while events are delivered */
     box_time deadline;
+    box_metadata metadata; /* of the request */
+    size_t max_message_bytes;
     box_received *first, **last;
     size_t unread_bytes;
     size_t n_messages; /* received */
@@ -145,8 +182,18 @@ struct box_client_call {
     const void *typed;
     void *arg;
     bool headers_told, done_told, writable_news;
-    /* carrier's */
-    box_h2_stream *stream;
+    /* attempt.c: on its way to a stream, or to another one */
+    box_list place;                 /* channel->waiting or delayed */
+    box_h2_stream *stream;          /* NULL: waits, or is over */
+    box_outgoing *sent, **sent_end; /* messages that may have to be sent again */
+    size_t sent_bytes;
+    box_attempts attempts;
+    box_time again_at;
+    uint64_t born_at; /* channel->n_failures then */
+    bool wait_for_ready, idempotent;
+    bool is_committed;         /* never sent again */
+    bool was_refused;          /* once already */
+    bool is_cancelled;         /* by us */
     struct box_served *served; /* inproc */
 };
 
@@ -189,6 +236,26 @@ box_client_call *box_client_call_start(box_channel *c, const box_client_start_ar
 /* Lock held. */
 void box_client_call_unref(box_client_call *call);
 
+/* --- attempt.c: from a call to a stream of some connection ------------------------------------
+ */
+
+/* The call waits for a place. -1: too many do. */
+int box_attempt_start(box_client_call *call, box_error *err) BOX_MUST_USE;
+void box_attempt_send(box_client_call *call, box_outgoing *message);
+bool box_attempt_is_writable(const box_client_call *call);
+/* Leaves the queue, and nothing is sent again. */
+void box_attempt_stop(box_client_call *call);
+/* An answer came: this attempt is the call's. */
+void box_attempt_commit(box_client_call *call);
+/* Its stream was closed. True: it waits for another one. */
+bool box_attempt_again(box_client_call *call, const box_h2_stream *s, const box_error *why,
+                       const box_metadata *trailers);
+/* Gives places to the calls that wait. */
+void box_attempts_place(box_channel *c);
+/* Those whose pause is over wait for a place again. When the next one's is. */
+box_time box_attempts_expire(box_channel *c, box_time now);
+void box_attempts_close(box_channel *c, const box_error *why);
+
 /* --- wait.c */
 
 /* Lock held on entry and exit, not meanwhile. Returns when ready(call). */
@@ -203,9 +270,20 @@ void box_channel_round(box_channel *c);
 void box_channel_loop_wake(box_channel *c);
 void box_channel_loop_quiet(box_channel *c);
 
+/* --- options.c */
+
+int box_channel_take_options(box_channel *c, const box_channel_options *o, bool from_environment,
+                             box_error *err) BOX_MUST_USE;
+/* The variable's value, or NULL where it is empty. */
+const char *box_channel_environment(const char *name);
+
 /* --- channel.c */
 
 box_channel *box_channel_alloc(const box_carrier *carrier, bool is_recursive);
+/* Ends every function of the API: the program hears of the state if it changed. */
+void box_channel_unlock(box_channel *c);
+/* Any number (lane.c). */
+uint32_t box_channel_random(box_channel *c);
 /* Lock held; releases it. */
 void box_channel_unref_unlock(box_channel *c);
 
@@ -214,10 +292,15 @@ extern const box_carrier box_carrier_connections;
 /* --- conn.c, connect.c ------------------------------------------------------------------------
  */
 
-/* Starts connecting to the first of the addresses that lets us (DNS targets; taken). -1: nothing
- * could even be tried. */
-int box_conn_new(box_channel *c, struct addrinfo *addresses, box_conn **out, box_error *err)
-    BOX_MUST_USE;
+/* Starts connecting to the first of the lane's addresses that lets us. -1: nothing could even be
+ * tried. */
+int box_conn_new(box_lane *lane, box_conn **out, box_error *err) BOX_MUST_USE;
+/* The server speaks HTTP/2. */
+bool box_conn_is_ready(const box_conn *conn);
+/* A call may start there now; only_ready: not before it is ready. */
+bool box_conn_takes(const box_conn *conn, bool only_ready);
+/* A call is about to start there. */
+void box_conn_use(box_conn *conn);
 /* The connection's calls end UNAVAILABLE with why. */
 void box_conn_free(box_conn *conn, const box_error *why);
 box_h2 *box_conn_h2(box_conn *conn);
@@ -231,7 +314,8 @@ void box_conns_close(box_channel *c, const box_error *why);
 void box_conn_retire(box_conn *conn);
 /* Notices that the server closed a connection nobody has been reading. May free it. */
 void box_conn_probe(box_conn *conn);
-/* Connects that take too long fail here. The earliest such time left. */
+/* Connects that take too long fail here, and connections whose server is silent. The earliest such
+ * time left. */
 box_time box_conns_expire(box_channel *c, box_time now);
 
 /* --- spawn.c ---------------------------------------------------------------------------------

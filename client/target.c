@@ -1,11 +1,18 @@
 #include "internal.h"
 
-#include <arpa/inet.h>
+#include <stdlib.h>
 #include <sys/un.h>
 
 #include "base/alloc.h"
 
 static const char default_port[] = "5410";
+
+static box_target take_target(box_target *t)
+{
+    box_target taken = *t;
+    *t = (box_target){0};
+    return taken;
+}
 
 static bool starts_with(const char *text, const char *prefix)
 {
@@ -66,6 +73,38 @@ static int parse_dns(const char *rest, box_target *out, box_error *err)
     bool v6 = strchr(out->host, ':') != NULL;
     out->authority = box_alloc(size);
     (void)snprintf(out->authority, size, v6 ? "[%s]:%s" : "%s:%s", out->host, out->port);
+    (void)box_addresses_add_literal(&out->addresses, out->host, out->port); /* or it is a name */
+    return 0;
+}
+
+/* "a:1,b:2": addresses only, of one family. The first one names the server. */
+static int parse_list(const char *text, int family, box_target *out, box_error *err)
+{
+    BOX_AUTO(box_freep)
+    char *copy = box_strdup(text);
+    char *save = NULL;
+    *out = (box_target){0};
+    for (char *item = strtok_r(copy, ",", &save); item != NULL; item = strtok_r(NULL, ",", &save)) {
+        box_target one = {0};
+        int rc = parse_dns(item, &one, err);
+        if (rc == 0 && (one.addresses.count == 0 || one.addresses.items[0].at.ss_family != family))
+            rc = box_fail(err, BOX_VALIDATION, "target %s: %s is no such address", text, item);
+        if (rc == 0 && out->addresses.count == BOX_CLIENT_ADDRESSES)
+            rc = box_fail(err, BOX_VALIDATION, "target %s has more than %d addresses", text,
+                          BOX_CLIENT_ADDRESSES);
+        if (rc == 0 && out->host == NULL)
+            *out = take_target(&one);
+        else if (rc == 0)
+            box_addresses_add(&out->addresses, &one.addresses.items[0].at,
+                              one.addresses.items[0].len);
+        box_target_done(&one);
+        if (rc < 0) {
+            box_target_done(out);
+            return -1;
+        }
+    }
+    if (out->host == NULL)
+        return box_fail(err, BOX_VALIDATION, "the target names no address");
     return 0;
 }
 
@@ -79,8 +118,11 @@ static int parse_unix(const char *path, box_target *out, box_error *err)
     if (strlen(path) >= PATH_BYTES)
         return box_fail(err, BOX_VALIDATION, "target unix:%s: the path is longer than %d bytes",
                         path, PATH_BYTES - 1);
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    memcpy(address.sun_path, path, strlen(path));
     *out = (box_target){
         .kind = BOX_TARGET_UNIX, .path = box_strdup(path), .authority = box_strdup("localhost")};
+    box_addresses_add(&out->addresses, &address, sizeof address);
     return 0;
 }
 
@@ -95,7 +137,8 @@ static int parse_name(const char *text, box_target *out, box_error *err)
     const char *scheme_end = strstr(rest, "//");
     if (scheme_end != NULL)
         return box_fail(err, BOX_VALIDATION,
-                        "target %s: only dns:///host:port, unix:/path and spawn:boxd are known",
+                        "target %s: only dns:///host:port, ipv4:address:port, ipv6:address:port, "
+                        "unix:/path and spawn:boxd are known",
                         text);
     return parse_dns(rest, out, err);
 }
@@ -104,6 +147,10 @@ int box_target_parse(const char *text, box_target *out, box_error *err)
 {
     if (starts_with(text, "unix:"))
         return parse_unix(text + strlen("unix:"), out, err);
+    if (starts_with(text, "ipv4:"))
+        return parse_list(text + strlen("ipv4:"), AF_INET, out, err);
+    if (starts_with(text, "ipv6:"))
+        return parse_list(text + strlen("ipv6:"), AF_INET6, out, err);
     if (!starts_with(text, "spawn:"))
         return parse_name(text, out, err);
     *out = (box_target){.kind = BOX_TARGET_SPAWN,
@@ -118,13 +165,14 @@ void box_target_done(box_target *t)
     free(t->port);
     free(t->path);
     free(t->authority);
+    box_addresses_done(&t->addresses);
     *t = (box_target){0};
 }
 
-bool box_target_is_loopback(const char *host)
+bool box_target_is_loopback(const box_target *t)
 {
-    struct in_addr v4;
-    if (strcmp(host, "localhost") == 0 || strcmp(host, "::1") == 0)
-        return true;
-    return inet_pton(AF_INET, host, &v4) == 1 && (ntohl(v4.s_addr) >> 24) == 127;
+    bool ours = t->addresses.count > 0;
+    for (size_t i = 0; i < t->addresses.count; i++)
+        ours &= box_address_is_loopback(&t->addresses.items[i]);
+    return ours || (t->host != NULL && strcmp(t->host, "localhost") == 0);
 }

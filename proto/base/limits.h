@@ -49,6 +49,15 @@
 #define BOX_ANSWER_BYTES_PER_SECOND (16 * 1024)
 /* Calls at once on one connection, SETTINGS_MAX_CONCURRENT_STREAMS. */
 #define BOX_MAX_STREAMS_PER_CONNECTION 1000
+/* The client library. What of a call's messages is kept until the server answers, so that it can be
+ * sent again: what stock clients keep of one call. */
+#define BOX_CLIENT_REPLAY_BYTES (256 * 1024)
+/* Addresses of one name that are tried. */
+#define BOX_CLIENT_ADDRESSES 32
+/* Calls of one channel that wait for a connection, a free stream or a retry; more are refused. */
+#define BOX_CLIENT_WAITING_CALLS 65536
+/* Between connections that ended before any call was answered. */
+#define BOX_CLIENT_PACE_MS 100
 /* Flow control: what a peer may send before we read it (grpc-conformance.md, 100). */
 #define BOX_STREAM_WINDOW_BYTES     (1024 * 1024)
 #define BOX_CONNECTION_WINDOW_BYTES (4 * 1024 * 1024)

@@ -301,7 +301,8 @@ static void killed_over(echo_over over)
     assert_int_equal(echo_once(c, NULL, "x", 1, &err), -1);
     assert_int_equal(box_error_code(&err), BOX_CODE_UNAVAILABLE);
     echo_server_restart(&own);
-    assert_int_equal(echo_once(c, NULL, "x", 1, &err), 0);
+    const box_client_options patient = {.wait_for_ready = true, .timeout_ns = 20 * BOX_SECOND};
+    assert_int_equal(echo_once(c, &patient, "x", 1, &err), 0);
     box_channel_free(k.watch);
     box_channel_free(c);
     echo_server_stop(&own);

@@ -82,6 +82,11 @@ static void what_is_no_target_is_refused(void **state)
         "unix:",
         "unix://host/path",
         "/run/box.sock",
+        "ipv4:",
+        "ipv4:host:1",
+        "ipv4:127.0.0.1:1,host:1",
+        "ipv4:[::1]:1",
+        "ipv6:127.0.0.1:1",
         too_long,
     };
     for (size_t i = 0; i < BOX_COUNT(table); i++) {
@@ -93,16 +98,50 @@ static void what_is_no_target_is_refused(void **state)
     }
 }
 
+static bool is_loopback(const char *text)
+{
+    box_target t;
+    box_error err;
+    assert_int_equal(box_target_parse(text, &t, &err), 0);
+    bool result = box_target_is_loopback(&t);
+    box_target_done(&t);
+    return result;
+}
+
+static void addresses_need_not_be_asked_for(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        size_t count;
+    } table[] = {{"127.0.0.1:1", 1},
+                 {"[::1]:1", 1},
+                 {"box.example:1", 0},
+                 {"127.1:1", 0},
+                 {"unix:/run/box.sock", 1},
+                 {"ipv4:127.0.0.1:1,127.0.0.2:2", 2},
+                 {"ipv6:[::1]:1,[::2]:2,[::3]", 3}};
+    for (size_t i = 0; i < BOX_COUNT(table); i++) {
+        box_target t;
+        box_error err;
+        assert_int_equal(box_target_parse(table[i].text, &t, &err), 0);
+        assert_int_equal(t.addresses.count, table[i].count);
+        box_target_done(&t);
+    }
+}
+
 static void only_this_machine_is_loopback(void **state)
 {
     (void)state;
-    static const char *const ours[] = {"localhost", "127.0.0.1", "127.255.0.9", "::1"};
-    static const char *const others[] = {"box.example", "128.0.0.1",     "0.0.0.0",       "127.1",
-                                         "::",          "127.0.0.1.com", "localhost.com", ""};
+    static const char *const ours[] = {"localhost", "127.0.0.1", "127.255.0.9", "[::1]",
+                                       "ipv4:127.0.0.1:1,127.0.0.2:2"};
+    static const char *const others[] = {
+        "box.example", "128.0.0.1",     "0.0.0.0",       "127.1",
+        "[::]",        "127.0.0.1.com", "localhost.com", "ipv4:127.0.0.1:1,10.0.0.1:1"};
     for (size_t i = 0; i < BOX_COUNT(ours); i++)
-        assert_true(box_target_is_loopback(ours[i]));
+        assert_true(is_loopback(ours[i]));
     for (size_t i = 0; i < BOX_COUNT(others); i++)
-        assert_false(box_target_is_loopback(others[i]));
+        assert_false(is_loopback(others[i]));
 }
 
 int main(void)
@@ -110,6 +149,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_form_of_a_target_is_understood),
         cmocka_unit_test(what_is_no_target_is_refused),
+        cmocka_unit_test(addresses_need_not_be_asked_for),
         cmocka_unit_test(only_this_machine_is_loopback),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

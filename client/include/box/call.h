@@ -45,17 +45,34 @@ typedef struct box_client_call box_client_call;
 
 /* NULL or zero: defaults. Borrowed by the function that takes it. */
 typedef struct box_client_options {
-    uint64_t timeout_ns;          /* the call's deadline, from now; 0 = none */
+    uint64_t timeout_ns; /* the call's deadline, from now; 0 = none */
+    /* The same as a time of CLOCK_MONOTONIC in nanoseconds, such as box_call_deadline of a call
+     * that this one is made for; 0 = none. The sooner one counts. */
+    uint64_t deadline_ns;
     const box_metadata *metadata; /* sent with the request */
     /* Blocking unary: overwritten with the answer's (empty when there are none), the caller's to
      * free. NULL: not wanted. */
     box_metadata *headers;
     box_metadata *trailers;
     const char *token; /* instead of the channel's */
+    /* Adds what proves who calls to `out` (a token that has to be asked for, a signature); called
+     * once, before the call starts, with no lock held. -1 with *err: the call does not exist, with
+     * that error if it is UNAUTHENTICATED or UNAVAILABLE, else with UNAUTHENTICATED. Over TLS and
+     * Unix sockets only: UNAUTHENTICATED elsewhere. */
+    int (*credentials)(void *arg, const char *path, box_metadata *out, box_error *err);
+    void *credentials_arg;
+    /* false: fails with RUNTIME_UNAVAILABLE when no server can be reached just now. true: waits for
+     * one until its deadline. */
+    bool wait_for_ready;
+    /* Making it twice does no harm: the channel's retry policy is for it. Without, a call is made
+     * again only when the server surely has not looked at it. */
+    bool idempotent;
+    size_t max_message_bytes; /* received, instead of the channel's; 0 = the channel's */
 } box_client_options;
 
 /* Starts a call. request: sent, and nothing follows it; NULL: messages are sent with
- * box_client_send, until box_client_half_close. -1: the call does not exist. */
+ * box_client_send, until box_client_half_close. -1: the call does not exist, as what was asked for
+ * is not possible (VALIDATION, UNAUTHENTICATED, MESSAGE_SIZE); all else is the call's status. */
 int box_client_start(box_channel *channel, const box_method *method,
                      const box_client_options *options, const ProtobufCMessage *request,
                      box_client_call **out, box_error *err) BOX_MUST_USE;
