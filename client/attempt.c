@@ -45,11 +45,17 @@ static void keep(box_client_call *call, box_outgoing *m)
     call->sent_bytes += m->len;
 }
 
+static void write_message(box_h2_stream *s, const box_outgoing *m)
+{
+    box_h2_set_compress(s, m->compress);
+    box_h2_message(s, m->data, m->len);
+}
+
 void box_attempt_send(box_client_call *call, box_outgoing *m)
 {
     box_error err;
     if (call->stream != NULL)
-        box_h2_message(call->stream, m->data, m->len);
+        write_message(call->stream, m);
     if (call->done || call->is_committed) {
         free(m);
     } else if (call->stream == NULL && call->sent_bytes + m->len > BOX_STREAM_UNSENT_BYTES) {
@@ -151,7 +157,7 @@ static int request_start(box_client_call *call, box_h2 *h2, uint64_t timeout_ns,
             return -1;
         metadata = &more;
     }
-    return box_h2_request_start(h2, call->method->path, metadata, timeout_ns, BOX_IDENTITY, call,
+    return box_h2_request_start(h2, call->method->path, metadata, timeout_ns, call->encoding, call,
                                 &call->stream, err);
 }
 
@@ -161,7 +167,7 @@ static void send_all(box_client_call *call)
     box_h2_limit_messages(call->stream, call->max_message_bytes);
     box_h2_pause(call->stream, call->paused || call->user_paused);
     for (const box_outgoing *m = call->sent; m != NULL; m = m->next)
-        box_h2_message(call->stream, m->data, m->len);
+        write_message(call->stream, m);
     if (call->half_closed)
         box_h2_half_close(call->stream);
     commit_if_large(call);

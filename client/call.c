@@ -126,6 +126,7 @@ static box_client_call *call_new(box_channel *c, const box_client_start_args *a,
                               .metadata = *metadata,
                               .max_message_bytes = o->max_message_bytes != 0 ? o->max_message_bytes
                                                                              : c->max_message_bytes,
+                              .encoding = o->encoding,
                               .wait_for_ready = o->wait_for_ready,
                               .idempotent = o->idempotent,
                               .events = a->events,
@@ -155,6 +156,10 @@ box_client_call *box_client_call_start(box_channel *c, const box_client_start_ar
     box_metadata metadata = {0};
     BOX_AUTO(box_freep)
     box_outgoing *request = NULL;
+    if (o->encoding > BOX_DEFLATE) {
+        (void)box_fail(err, BOX_VALIDATION, "encoding %d is not known", (int)o->encoding);
+        return NULL;
+    }
     if (call_metadata(c, o, &metadata, err) < 0 ||
         add_credentials(c, o, a->method->path, &metadata, err) < 0)
         return NULL;
@@ -241,11 +246,27 @@ int box_client_send(box_client_call *call, const ProtobufCMessage *message, box_
         box_channel_await(call, can_send);
     int rc = call->done || call->half_closed ? over(call, err) : 0;
     if (rc == 0) {
+        m->compress = call->compress;
         c->carrier->send(call, box_take(m));
         c->carrier->flush(c);
     }
     box_channel_unlock(c);
     return rc;
+}
+
+void box_client_set_compress(box_client_call *call, box_compress_mode mode)
+{
+    (void)pthread_mutex_lock(&call->channel->lock);
+    call->compress = mode;
+    (void)pthread_mutex_unlock(&call->channel->lock);
+}
+
+bool box_client_was_compressed(const box_client_call *call)
+{
+    (void)pthread_mutex_lock(&call->channel->lock);
+    bool was = call->was_compressed;
+    (void)pthread_mutex_unlock(&call->channel->lock);
+    return was;
 }
 
 int box_client_half_close(box_client_call *call, box_error *err)

@@ -30,7 +30,7 @@ static void on_headers(void *owner, box_h2_stream *s, const box_metadata *metada
 static void on_message(void *owner, box_h2_stream *s, const uint8_t *data, size_t len)
 {
     answered(owner);
-    box_client_call_message(box_h2_stream_owner(s), data, len);
+    box_client_call_message(box_h2_stream_owner(s), data, len, box_h2_was_compressed(s));
 }
 
 static void on_writable(void *owner, box_h2_stream *s)

@@ -51,7 +51,7 @@ static void served_send(box_call *call, const uint8_t *message, size_t len)
     if (s->client == NULL)
         return;
     box_client_call_headers(s->client, &call->headers);
-    box_client_call_message(s->client, message, len);
+    box_client_call_message(s->client, message, len, false);
 }
 
 static void served_finish(box_call *call, const box_error *err)

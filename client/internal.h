@@ -60,6 +60,7 @@ typedef struct box_resolution box_resolution;
 typedef struct box_outgoing {
     struct box_outgoing *next;
     size_t len;
+    box_compress_mode compress;
     uint8_t data[];
 } box_outgoing;
 
@@ -155,6 +156,7 @@ struct box_channel {
 typedef struct box_received {
     struct box_received *next;
     size_t len;
+    bool was_compressed;
     uint8_t data[];
 } box_received;
 
@@ -167,6 +169,9 @@ struct box_client_call {
     box_time deadline;
     box_metadata metadata; /* of the request */
     size_t max_message_bytes;
+    box_encoding encoding;
+    box_compress_mode compress;
+    bool was_compressed; /* the message taken last */
     box_received *first, **last;
     size_t unread_bytes;
     size_t n_messages; /* received */
@@ -201,7 +206,8 @@ struct box_client_call {
  */
 
 void box_client_call_headers(box_client_call *call, const box_metadata *metadata);
-void box_client_call_message(box_client_call *call, const uint8_t *data, size_t len);
+void box_client_call_message(box_client_call *call, const uint8_t *data, size_t len,
+                             bool was_compressed);
 void box_client_call_writable(box_client_call *call);
 /* The first status counts. */
 void box_client_call_done(box_client_call *call, const box_error *status,

@@ -67,7 +67,8 @@ static int check_count(const box_client_call *call, box_error *err)
                     call->method->path);
 }
 
-void box_client_call_message(box_client_call *call, const uint8_t *data, size_t len)
+void box_client_call_message(box_client_call *call, const uint8_t *data, size_t len,
+                             bool was_compressed)
 {
     box_error err;
     if (call->done)
@@ -79,6 +80,7 @@ void box_client_call_message(box_client_call *call, const uint8_t *data, size_t 
     }
     box_received *m = box_alloc(sizeof *m + len);
     m->len = len;
+    m->was_compressed = was_compressed;
     if (len > 0)
         memcpy(m->data, data, len);
     *call->last = m;
@@ -123,6 +125,7 @@ box_received *box_client_call_pop(box_client_call *call)
     box_received *m = call->first;
     if (m == NULL)
         return NULL;
+    call->was_compressed = m->was_compressed;
     call->first = m->next;
     if (call->first == NULL)
         call->last = &call->first;

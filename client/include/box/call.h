@@ -34,6 +34,7 @@
 #include <protobuf-c/protobuf-c.h>
 
 #include "box/channel.h"
+#include "wire/encoding.h"
 #include "wire/metadata.h"
 
 #ifdef __cplusplus
@@ -68,6 +69,7 @@ typedef struct box_client_options {
      * again only when the server surely has not looked at it. */
     bool idempotent;
     size_t max_message_bytes; /* received, instead of the channel's; 0 = the channel's */
+    box_encoding encoding;    /* of messages sent; those that come may have any that we know */
 } box_client_options;
 
 /* Starts a call. request: sent, and nothing follows it; NULL: messages are sent with
@@ -80,6 +82,8 @@ int box_client_start(box_channel *channel, const box_method *method,
  * from receive. */
 int box_client_send(box_client_call *call, const ProtobufCMessage *message, box_error *err)
     BOX_MUST_USE;
+/* Of the messages sent after it: NEVER for what is secret or compressed already. */
+void box_client_set_compress(box_client_call *call, box_compress_mode mode);
 int box_client_half_close(box_client_call *call, box_error *err) BOX_MUST_USE;
 /* Waits. 1: a message in *out; 0: the call ended with OK; -1: it ended with *err. */
 int box_client_receive(box_client_call *call, ProtobufCMessage **out, box_error *err) BOX_MUST_USE;
@@ -90,6 +94,8 @@ int box_client_unary(box_channel *channel, const box_method *method,
 /* Client streaming: half-closes, then exactly one answer and the status. */
 int box_client_finish(box_client_call *call, ProtobufCMessage **response, box_error *err)
     BOX_MUST_USE;
+/* Did the message that was received last come compressed? */
+bool box_client_was_compressed(const box_client_call *call);
 /* After the first message or the end; NULL before, and when there are none. Borrowed from the call.
  */
 const box_metadata *box_client_headers(const box_client_call *call);
