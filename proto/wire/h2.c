@@ -141,11 +141,16 @@ static void refuse(box_h2 *h, int rv)
 
 int box_h2_receive(box_h2 *h, const uint8_t *data, size_t len, box_error *err)
 {
-    if (!h->is_broken) {
-        ssize_t n = nghttp2_session_mem_recv(h->session, data, len);
+    while (len > 0 && !h->is_broken) {
+        size_t piece = box_h2_closed_scan(h, data, len);
+        if (h->is_broken)
+            break;
+        ssize_t n = nghttp2_session_mem_recv(h->session, data, piece);
         if (n < 0)
             refuse(h, (int)n);
         box_h2_guard_queue(h);
+        data += piece;
+        len -= piece;
     }
     if (!h->is_broken)
         return 0;

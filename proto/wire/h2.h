@@ -60,6 +60,9 @@ typedef struct box_h2_config {
     uint32_t stream_window_bytes;     /* 0 = BOX_STREAM_WINDOW_BYTES */
     uint32_t connection_window_bytes; /* 0 = BOX_CONNECTION_WINDOW_BYTES; at least 65535 */
     box_budget *budget;               /* of messages that wait, in and out; NULL = none */
+    /* Server, for tools that test HTTP/2 and know no gRPC: what is no gRPC request gets this text
+     * with 200 instead of an error. Static; NULL = no. */
+    const char *test_page;
     /* Server: PINGs that come sooner after each other are counted against the client (A8); 0 =
      * never. While no call is open only one in BOX_PING_IDLE_SECONDS is fine, unless permitted. */
     uint64_t ping_min_interval_ns;

@@ -251,7 +251,9 @@ static bool refuse_plain(box_h2_stream *s)
     bool is_grpc = head->type == H2_TYPE_PROTO || head->error != NULL;
     if (head->is_post && is_grpc)
         return false;
-    if (!is_grpc && !is_method_path(text_of(head->path)))
+    if (s->h->config.test_page != NULL)
+        box_h2_stream_plain(s, 200, s->h->config.test_page);
+    else if (!is_grpc && !is_method_path(text_of(head->path)))
         box_h2_stream_plain(s, 404, "this is a gRPC server: nothing is at this path\n");
     else if (!head->is_post)
         box_h2_stream_plain(s, 405, "gRPC calls are POST requests\n");

@@ -7,6 +7,7 @@
  *   h2_compress.c which messages are compressed
  *   h2_headers.c  header blocks that come
  *   h2_fields.c   header blocks that go
+ *   h2_closed.c   frames on streams that are over
  *   h2_codes.c    HTTP's own status and reset codes
  *   h2_guard.c    what a client may cost before its connection ends */
 #pragma once
@@ -119,6 +120,21 @@ typedef struct h2_guard {
     unsigned ping_strikes;
 } h2_guard;
 
+enum { H2_FRAME_HEAD = 9, H2_CLOSED_STREAMS = 16 };
+
+/* Server: what is known of streams that are over (h2_closed.c), and how far frames were read. */
+typedef struct h2_closed {
+    int32_t ids[H2_CLOSED_STREAMS]; /* ended or reset by the client, the last ones */
+    unsigned next;
+    int32_t last_id;
+    int32_t skipped_from, skipped_to; /* numbers left out before last_id */
+    bool began;
+    bool stops; /* the frame that is skipped ends a piece */
+    uint8_t head_len;
+    uint8_t head[H2_FRAME_HEAD];
+    size_t skip; /* bytes until the next frame's head */
+} h2_closed;
+
 struct box_h2 {
     nghttp2_session *session;
     box_h2_config config;
@@ -141,6 +157,7 @@ struct box_h2 {
     bool drain_done;
     const char *drain_text; /* of the second GOAWAY, or NULL */
     h2_guard guard;
+    h2_closed closed;
     box_error why; /* of is_broken or is_closing */
 };
 
@@ -155,6 +172,13 @@ void box_h2_break(box_h2 *h, const char *text);
 nghttp2_session_callbacks *box_h2_callbacks_new(void);
 /* What our drain PING carries, so that its answer is known. */
 extern const uint8_t box_h2_drain_ping[8];
+
+/* h2_closed.c: harmless on a client */
+/* How much of data nghttp2 may be given before this is asked again. It may end the connection
+ * (h->is_broken): then nothing. */
+size_t box_h2_closed_scan(box_h2 *h, const uint8_t *data, size_t len);
+/* Nothing may come on that stream any more. */
+void box_h2_closed_add(box_h2 *h, int32_t id);
 
 /* h2_stream.c */
 box_h2_stream *box_h2_stream_new(box_h2 *h, int32_t id);

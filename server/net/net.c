@@ -38,6 +38,7 @@ int box_net_new(const box_net_config *config, box_net **out, box_error *err)
     n->rpc.admit = config->admit;
     n->rpc.max_message_bytes = config->max_message_bytes;
     n->rpc.budget = config->budget;
+    n->rpc.test_page = config->test_page;
     n->rpc.max_calls = config->limits.calls_per_connection;
     n->rpc.ping_min_interval_ns = config->limits.ping_min_interval_ns;
     n->rpc.permit_ping_without_calls = config->limits.permit_ping_without_calls;

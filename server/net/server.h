@@ -37,6 +37,7 @@ typedef struct box_net_config {
     box_admit admit;
     size_t max_message_bytes; /* received */
     box_budget *budget;       /* of memory; NULL = none; outlives the server */
+    const char *test_page;    /* box_h2_config; NULL in every real server */
     uint64_t drain_ns;        /* from the beginning of the end to the end of running calls */
     box_net_life life;
     box_net_limits limits;

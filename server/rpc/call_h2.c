@@ -326,6 +326,7 @@ box_rpc_connection *box_rpc_connection_new(box_rpc *rpc, box_loop *loop, const b
         .max_message_bytes = rpc->max_message_bytes,
         .max_streams = n->max_calls,
         .budget = rpc->budget,
+        .test_page = rpc->test_page,
         .ping_min_interval_ns = rpc->ping_min_interval_ns,
         .permit_ping_without_calls = rpc->permit_ping_without_calls,
     };

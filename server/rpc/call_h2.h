@@ -23,8 +23,9 @@ typedef struct box_rpc {
     uint32_t max_calls;            /* of one connection; 0 = BOX_MAX_STREAMS_PER_CONNECTION */
     uint64_t ping_min_interval_ns; /* see box_h2_config */
     bool permit_ping_without_calls;
-    box_tally *tenants; /* of connections; NULL = none are counted */
-    box_budget *budget; /* NULL = none */
+    box_tally *tenants;    /* of connections; NULL = none are counted */
+    box_budget *budget;    /* NULL = none */
+    const char *test_page; /* box_h2_config; NULL in every real server */
     atomic_uint_fast64_t calls_open;
     atomic_uint_fast64_t calls_total;
 } box_rpc;

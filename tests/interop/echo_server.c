@@ -2,7 +2,7 @@
  *
  *     box-echo-server [--tls ADDRESS --cert FILE --key FILE] [--clear ADDRESS] [--unix PATH]
  *                     [--loops N] [--max-message BYTES] [--token TOKEN] [--drain-seconds N]
- *                     [--net NAME=VALUE]...
+ *                     [--net NAME=VALUE]... [--test-page TEXT]
  *
  * Prints "ready tls=PORT clear=PORT" when it serves. SIGTERM ends it gracefully. */
 #include <getopt.h>
@@ -25,7 +25,7 @@
 #include "test_service.h"
 
 typedef struct options {
-    const char *tls, *cert, *key, *clear, *unix_path, *token;
+    const char *tls, *cert, *key, *clear, *unix_path, *token, *test_page;
     unsigned loops;
     size_t max_message;
     uint32_t drain_seconds;
@@ -86,17 +86,13 @@ static int parse_net(options *o, const char *text)
 
 static int parse_options(int argc, char **argv, options *o)
 {
-    static const struct option known[] = {{"tls", required_argument, NULL, 't'},
-                                          {"cert", required_argument, NULL, 'c'},
-                                          {"key", required_argument, NULL, 'k'},
-                                          {"clear", required_argument, NULL, 'p'},
-                                          {"unix", required_argument, NULL, 'u'},
-                                          {"loops", required_argument, NULL, 'l'},
-                                          {"max-message", required_argument, NULL, 'm'},
-                                          {"token", required_argument, NULL, 'a'},
-                                          {"drain-seconds", required_argument, NULL, 'd'},
-                                          {"net", required_argument, NULL, 'n'},
-                                          {0}};
+    static const struct option known[] = {
+        {"tls", required_argument, NULL, 't'},           {"cert", required_argument, NULL, 'c'},
+        {"key", required_argument, NULL, 'k'},           {"clear", required_argument, NULL, 'p'},
+        {"unix", required_argument, NULL, 'u'},          {"loops", required_argument, NULL, 'l'},
+        {"max-message", required_argument, NULL, 'm'},   {"token", required_argument, NULL, 'a'},
+        {"drain-seconds", required_argument, NULL, 'd'}, {"net", required_argument, NULL, 'n'},
+        {"test-page", required_argument, NULL, 'g'},     {0}};
     *o = (options){.drain_seconds = 5};
     for (int c; (c = getopt_long(argc, argv, "", known, NULL)) != -1;) {
         switch (c) {
@@ -126,6 +122,9 @@ static int parse_options(int argc, char **argv, options *o)
             break;
         case 'd':
             o->drain_seconds = (uint32_t)strtoul(optarg, NULL, 10);
+            break;
+        case 'g':
+            o->test_page = optarg;
             break;
         case 'n':
             if (parse_net(o, optarg) < 0)
@@ -243,6 +242,7 @@ static int start(server *s, box_error *err)
         .n_services = N_SERVICES,
         .admit = {.arg = &s->options, .admit = admit},
         .max_message_bytes = s->options.max_message,
+        .test_page = s->options.test_page,
         .drain_ns = s->options.drain_seconds * BOX_SECOND,
         .life = s->options.life,
         .limits = s->options.limits,
