@@ -9,19 +9,24 @@ endif()
 enable_language(CXX)
 set(grpcxx_out ${CMAKE_CURRENT_BINARY_DIR}/grpcxx)
 file(MAKE_DIRECTORY ${grpcxx_out})
+set(grpcxx_sources testing.pb.cc testing.grpc.pb.cc script.pb.cc)
+list(TRANSFORM grpcxx_sources PREPEND ${grpcxx_out}/)
 add_custom_command(
-    OUTPUT ${grpcxx_out}/testing.pb.cc ${grpcxx_out}/testing.grpc.pb.cc
+    OUTPUT ${grpcxx_sources}
     COMMAND ${BOX_PROTOC} -I ${CMAKE_CURRENT_SOURCE_DIR} --cpp_out=${grpcxx_out}
         --grpc_out=${grpcxx_out} --plugin=protoc-gen-grpc=${BOX_GRPC_CPP_PLUGIN} testing.proto
-    DEPENDS testing.proto
+    COMMAND ${BOX_PROTOC} -I ${CMAKE_CURRENT_SOURCE_DIR}/matrix --cpp_out=${grpcxx_out} script.proto
+    DEPENDS testing.proto matrix/script.proto
     COMMENT "C++ stubs of the test service"
     VERBATIM)
-add_library(box_grpcxx_proto STATIC ${grpcxx_out}/testing.pb.cc ${grpcxx_out}/testing.grpc.pb.cc)
+add_library(box_grpcxx_proto STATIC ${grpcxx_sources})
 target_compile_features(box_grpcxx_proto PUBLIC cxx_std_17)
 target_include_directories(box_grpcxx_proto SYSTEM PUBLIC ${grpcxx_out})
 target_link_libraries(box_grpcxx_proto PUBLIC PkgConfig::GRPCXX)
 
 add_executable(box-grpcxx-server grpcxx_server.cc)
-set_target_properties(box-grpcxx-server PROPERTIES
-    RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
-target_link_libraries(box-grpcxx-server PRIVATE box_grpcxx_proto)
+add_executable(box-grpcxx-client matrix/client.cc)
+foreach(peer IN ITEMS box-grpcxx-server box-grpcxx-client)
+    set_target_properties(${peer} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+    target_link_libraries(${peer} PRIVATE box_grpcxx_proto)
+endforeach()

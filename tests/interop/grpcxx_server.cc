@@ -2,12 +2,15 @@
 //
 //     box-grpcxx-server CERT KEY
 //
-// Prints "ready tls=PORT" when it serves on 127.0.0.1. boxbench --rpc measures it beside ours.
+// Prints "ready tls=PORT" when it serves on 127.0.0.1. boxbench --rpc measures it beside ours; the
+// matrix calls it with our client.
+#include <chrono>
 #include <cstdio>
 #include <fstream>
 #include <sstream>
 #include <string>
 
+#include <grpcpp/alarm.h>
 #include <grpcpp/grpcpp.h>
 
 #include "testing.grpc.pb.h"
@@ -16,52 +19,190 @@ namespace test = boxtest::v1;
 
 namespace {
 
-class OutputWriter : public grpc::ServerWriteReactor<test::StreamingOutputCallResponse> {
+// Gives two fields back, one in the headers and one in the trailers.
+void echo_metadata(grpc::CallbackServerContext *context)
+{
+    for (const auto &field : context->client_metadata()) {
+        const std::string key(field.first.data(), field.first.size());
+        const std::string value(field.second.data(), field.second.size());
+        if (key == "x-grpc-test-echo-initial")
+            context->AddInitialMetadata(key, value);
+        else if (key == "x-grpc-test-echo-trailing-bin")
+            context->AddTrailingMetadata(key, value);
+    }
+}
+
+template <class Request> grpc::Status status_of(const Request &request)
+{
+    const auto &wanted = request.response_status();
+    return {static_cast<grpc::StatusCode>(wanted.code()), wanted.message()};
+}
+
+// Sends the answers to request_, each after its interval; then answered() is called. Either way the call
+// ends once.
+template <class Reactor> class Answering : public Reactor {
 public:
-    explicit OutputWriter(const test::StreamingOutputCallRequest *request) : request_(*request)
+    explicit Answering(grpc::CallbackServerContext *context) : context_(context)
     {
-        next();
+        echo_metadata(context);
     }
     void OnWriteDone(bool ok) override
     {
         if (ok)
             next();
         else
-            Finish(grpc::Status::CANCELLED);
+            this->Finish(grpc::Status::CANCELLED);
     }
+    void OnCancel() override { alarm_.Cancel(); }
     void OnDone() override { delete this; }
+
+protected:
+    virtual void answered() = 0;
+    void answer()
+    {
+        sent_ = 0;
+        if (request_.response_status().code() != 0)
+            this->Finish(status_of(request_));
+        else
+            next();
+    }
+    test::StreamingOutputCallRequest request_;
 
 private:
     void next()
     {
         if (sent_ == request_.response_parameters_size()) {
+            answered();
+            return;
+        }
+        const auto &wanted = request_.response_parameters(sent_++);
+        const auto size = static_cast<size_t>(wanted.size());
+        if (response_.payload().body().size() != size)
+            response_.mutable_payload()->set_body(std::string(size, '\0'));
+        if (wanted.interval_us() == 0)
+            this->StartWrite(&response_);
+        else
+            wait(std::chrono::microseconds(wanted.interval_us()));
+    }
+    void wait(std::chrono::microseconds interval)
+    {
+        // Cancelled before the alarm is set: OnCancel came too early for it.
+        if (context_->IsCancelled()) {
+            this->Finish(grpc::Status::CANCELLED);
+            return;
+        }
+        alarm_.Set(std::chrono::system_clock::now() + interval, [this](bool ok) {
+            if (ok)
+                this->StartWrite(&response_);
+            else
+                this->Finish(grpc::Status::CANCELLED);
+        });
+    }
+
+    grpc::CallbackServerContext *context_;
+    test::StreamingOutputCallResponse response_;
+    int sent_ = 0;
+    grpc::Alarm alarm_;
+};
+
+class Output final : public Answering<grpc::ServerWriteReactor<test::StreamingOutputCallResponse>> {
+public:
+    Output(grpc::CallbackServerContext *context, const test::StreamingOutputCallRequest *request)
+        : Answering(context)
+    {
+        request_ = *request;
+        answer();
+    }
+
+private:
+    void answered() override { Finish(grpc::Status::OK); }
+};
+
+class Duplex final : public Answering<grpc::ServerBidiReactor<test::StreamingOutputCallRequest,
+                                                              test::StreamingOutputCallResponse>> {
+public:
+    explicit Duplex(grpc::CallbackServerContext *context) : Answering(context)
+    {
+        StartRead(&request_);
+    }
+    void OnReadDone(bool ok) override
+    {
+        if (ok)
+            answer();
+        else
+            Finish(grpc::Status::OK);
+    }
+
+private:
+    void answered() override { StartRead(&request_); }
+};
+
+class Input final : public grpc::ServerReadReactor<test::StreamingInputCallRequest> {
+public:
+    explicit Input(test::StreamingInputCallResponse *response) : response_(response)
+    {
+        StartRead(&request_);
+    }
+    void OnReadDone(bool ok) override
+    {
+        if (!ok) {
+            response_->set_aggregated_payload_size(total_);
             Finish(grpc::Status::OK);
             return;
         }
-        size_t size = static_cast<size_t>(request_.response_parameters(sent_++).size());
-        if (response_.payload().body().size() != size)
-            response_.mutable_payload()->set_body(std::string(size, '\0'));
-        StartWrite(&response_);
+        total_ += static_cast<int>(request_.payload().body().size());
+        StartRead(&request_);
     }
+    void OnDone() override { delete this; }
 
-    test::StreamingOutputCallRequest request_;
-    test::StreamingOutputCallResponse response_;
-    int sent_ = 0;
+private:
+    test::StreamingInputCallResponse *response_;
+    test::StreamingInputCallRequest request_;
+    int total_ = 0;
 };
+
+grpc::ServerUnaryReactor *finish(grpc::CallbackServerContext *context, const grpc::Status &status)
+{
+    auto *reactor = context->DefaultReactor();
+    reactor->Finish(status);
+    return reactor;
+}
 
 class Service final : public test::TestService::CallbackService {
     grpc::ServerUnaryReactor *Nothing(grpc::CallbackServerContext *context, const test::Empty *,
                                       test::Empty *) override
     {
-        auto *reactor = context->DefaultReactor();
-        reactor->Finish(grpc::Status::OK);
-        return reactor;
+        return finish(context, grpc::Status::OK);
+    }
+    grpc::ServerUnaryReactor *EmptyCall(grpc::CallbackServerContext *context, const test::Empty *,
+                                        test::Empty *) override
+    {
+        return finish(context, grpc::Status::OK);
+    }
+    grpc::ServerUnaryReactor *UnaryCall(grpc::CallbackServerContext *context,
+                                        const test::SimpleRequest *request,
+                                        test::SimpleResponse *response) override
+    {
+        echo_metadata(context);
+        response->mutable_payload()->mutable_body()->resize(request->response_size());
+        return finish(context, status_of(*request));
     }
     grpc::ServerWriteReactor<test::StreamingOutputCallResponse> *
-    StreamingOutputCall(grpc::CallbackServerContext *,
+    StreamingOutputCall(grpc::CallbackServerContext *context,
                         const test::StreamingOutputCallRequest *request) override
     {
-        return new OutputWriter(request);
+        return new Output(context, request);
+    }
+    grpc::ServerReadReactor<test::StreamingInputCallRequest> *
+    StreamingInputCall(grpc::CallbackServerContext *,
+                       test::StreamingInputCallResponse *response) override
+    {
+        return new Input(response);
+    }
+    grpc::ServerBidiReactor<test::StreamingOutputCallRequest, test::StreamingOutputCallResponse> *
+    FullDuplexCall(grpc::CallbackServerContext *context) override
+    {
+        return new Duplex(context);
     }
 };
 
