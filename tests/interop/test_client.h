@@ -20,11 +20,13 @@ bool tc_run_case(box_channel *channel, const char *name);
 /* Their names, as lines. */
 void tc_list_cases(void);
 
-/* Reads commands from stdin until it ends, and prints the events of the calls:
+/* Reads commands from stdin until it ends, and prints the events of the calls. A command is words:
  *
- *     open ID [kind=unary|server|client|bidi] [path=/S/M] [body=BYTES] [timeout_ns=N]
- * [md=KEY:VALUE] [token=TEXT] kinds unary and server send one request of that many bytes and
- * half-close send ID [body=BYTES] close ID           half-close cancel ID pause ID, resume ID free
- * ID
- */
+ * - open ID, then any of kind=unary|server|client|bidi, path=/S/M, body=BYTES, timeout_ns=N,
+ *   md=KEY:VALUE (of -bin keys in hexadecimal), token=TEXT, wait=1, idempotent=1, max=BYTES,
+ *   encoding=gzip|deflate; the kinds unary and server send one request and half-close
+ *
+ * - send ID, then body=BYTES, plain=1 (not compressed)
+ *
+ * - close ID (half-close), cancel ID, pause ID, resume ID, free ID */
 void tc_run_script(box_channel *channel);

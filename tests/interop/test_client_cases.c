@@ -5,8 +5,10 @@
 
 #include "base/clock.h"
 #include "test_client.h"
+#include "testing.box.h"
 
 enum { LARGE_REQUEST = 271828, LARGE_RESPONSE = 314159, TIMEOUT_S = 30 };
+enum { UNARY_CALL = 1 /* among boxtest_v1_test_service's methods */ };
 
 typedef struct test_case {
     box_channel *channel;
@@ -319,6 +321,145 @@ static void empty_stream(test_case *t)
     box_client_free(call);
 }
 
+/* --- compression ------------------------------------------------------------------------------ */
+
+/* A probe says whether the server looks: with the flag the other way it must refuse. */
+static void probe_compression(test_case *t)
+{
+    Boxtest__V1__SimpleRequest request;
+    Boxtest__V1__BoolValue expected;
+    Boxtest__V1__Payload payload;
+    Boxtest__V1__SimpleResponse *response = NULL;
+    box_error err;
+    boxtest__v1__simple_request__init(&request);
+    boxtest__v1__bool_value__init(&expected);
+    payload_init(&payload, LARGE_REQUEST);
+    expected.value = true;
+    request.expect_compressed = &expected;
+    request.payload = &payload;
+    int rc = boxtest_v1_test_service_unary_call(t->channel, &in_time, &request, &response, &err);
+    expect_status(t, rc, &err, BOX_CODE_INVALID_ARGUMENT, NULL);
+}
+
+static void client_compressed_unary(test_case *t)
+{
+    static const box_encoding encodings[] = {BOX_IDENTITY, BOX_GZIP, BOX_DEFLATE};
+    probe_compression(t);
+    for (size_t i = 0; i < BOX_COUNT(encodings); i++) {
+        const box_client_options o = {.timeout_ns = in_time.timeout_ns, .encoding = encodings[i]};
+        Boxtest__V1__SimpleRequest request;
+        Boxtest__V1__BoolValue expected;
+        boxtest__v1__simple_request__init(&request);
+        boxtest__v1__bool_value__init(&expected);
+        expected.value = encodings[i] != BOX_IDENTITY;
+        request.expect_compressed = &expected;
+        large(t, &o, &request);
+    }
+}
+
+static void expect_compressed(test_case *t, const box_client_call *call, bool wanted)
+{
+    if (box_client_was_compressed(call) != wanted)
+        failed(t, "the answer came %scompressed", wanted ? "un" : "");
+}
+
+static void server_compressed(test_case *t, bool compressed)
+{
+    output_request r;
+    Boxtest__V1__BoolValue value;
+    box_client_call *call = NULL;
+    box_error err;
+    output_request_init(&r, response_sizes, 1);
+    boxtest__v1__bool_value__init(&value);
+    value.value = compressed;
+    r.parameters[0].compressed = &value;
+    int rc = boxtest_v1_test_service_streaming_output_call(t->channel, &in_time, &r.message, &call,
+                                                           &err);
+    expect_ok(t, rc, &err);
+    if (rc < 0)
+        return;
+    if (expect_answer(t, call, (size_t)response_sizes[0])) {
+        expect_compressed(t, call, compressed);
+        expect_end(t, call);
+    }
+    box_client_free(call);
+}
+
+static void server_compressed_streaming(test_case *t)
+{
+    server_compressed(t, true);
+    server_compressed(t, false);
+}
+
+/* In steps: unary in one does not show how the answer came. */
+static void server_compressed_once(test_case *t, bool compressed)
+{
+    Boxtest__V1__SimpleRequest request;
+    Boxtest__V1__BoolValue value;
+    ProtobufCMessage *response = NULL;
+    box_client_call *call = NULL;
+    box_error err;
+    boxtest__v1__simple_request__init(&request);
+    boxtest__v1__bool_value__init(&value);
+    value.value = compressed;
+    request.response_compressed = &value;
+    request.response_size = LARGE_RESPONSE;
+    int rc = box_client_start(t->channel, &boxtest_v1_test_service.methods[UNARY_CALL], &in_time,
+                              &request.base, &call, &err);
+    expect_ok(t, rc, &err);
+    if (rc < 0)
+        return;
+    rc = box_client_finish(call, &response, &err);
+    expect_ok(t, rc, &err);
+    expect_compressed(t, call, compressed);
+    if (rc == 0)
+        expect_size(t, ((Boxtest__V1__SimpleResponse *)(void *)response)->payload, LARGE_RESPONSE);
+    protobuf_c_message_free_unpacked(response, NULL);
+    box_client_free(call);
+}
+
+static void server_compressed_unary(test_case *t)
+{
+    server_compressed_once(t, true);
+    server_compressed_once(t, false);
+}
+
+static void send_expected(test_case *t, box_client_call *call, size_t len, bool compressed)
+{
+    Boxtest__V1__StreamingInputCallRequest request;
+    Boxtest__V1__BoolValue expected;
+    Boxtest__V1__Payload payload;
+    box_error err;
+    boxtest__v1__streaming_input_call_request__init(&request);
+    boxtest__v1__bool_value__init(&expected);
+    payload_init(&payload, len);
+    expected.value = compressed;
+    request.payload = &payload;
+    request.expect_compressed = &expected;
+    box_client_set_compress(call, compressed ? BOX_COMPRESS_AUTO : BOX_COMPRESS_NEVER);
+    expect_ok(t, boxtest_v1_test_service_streaming_input_call_send(call, &request, &err), &err);
+}
+
+static void client_compressed_streaming(test_case *t)
+{
+    const box_client_options o = {.timeout_ns = in_time.timeout_ns, .encoding = BOX_GZIP};
+    box_client_call *call = NULL;
+    Boxtest__V1__StreamingInputCallResponse *response = NULL;
+    box_error err;
+    int rc = boxtest_v1_test_service_streaming_input_call(t->channel, &o, &call, &err);
+    expect_ok(t, rc, &err);
+    if (rc < 0)
+        return;
+    send_expected(t, call, 27182, true);
+    send_expected(t, call, 45904, false);
+    rc = boxtest_v1_test_service_streaming_input_call_finish(call, &response, &err);
+    expect_ok(t, rc, &err);
+    if (rc == 0 && response->aggregated_payload_size != 73086)
+        failed(t, "the sum is %d, not 73086", response->aggregated_payload_size);
+    boxtest__v1__streaming_input_call_response__free_unpacked(response, NULL);
+    box_client_free(call);
+}
+
 /* --- metadata --------------------------------------------------------------------------------- */
 
 static const char initial_key[] = "x-grpc-test-echo-initial";
@@ -439,6 +580,10 @@ static const struct {
     {"special_status_message", special_status_message},
     {"unimplemented_method", unimplemented_method},
     {"unimplemented_service", unimplemented_service},
+    {"client_compressed_unary", client_compressed_unary},
+    {"server_compressed_unary", server_compressed_unary},
+    {"client_compressed_streaming", client_compressed_streaming},
+    {"server_compressed_streaming", server_compressed_streaming},
     {"cancel_after_begin", cancel_after_begin},
     {"cancel_after_first_response", cancel_after_first_response},
     {"timeout_on_sleeping_server", timeout_on_sleeping_server},

@@ -43,12 +43,12 @@ static void on_headers(void *arg, box_client_call *call, const box_metadata *met
 
 static void on_message(void *arg, box_client_call *call, const ProtobufCMessage *message)
 {
-    (void)call;
     const Boxtest__V1__SimpleResponse *response =
         (const Boxtest__V1__SimpleResponse *)(const void *)message;
     size_t size = response->payload != NULL ? response->payload->body.len : 0;
     json_t *e = event(arg, "message");
     (void)json_object_set_new(e, "size", json_integer((json_int_t)size));
+    (void)json_object_set_new(e, "compressed", json_boolean(box_client_was_compressed(call)));
     tc_say(e);
 }
 
@@ -110,6 +110,23 @@ static box_method_kind kind_of(char **words)
     return BOX_UNARY;
 }
 
+static box_encoding encoding_of(char **words)
+{
+    const char *text = value_of(words, "encoding", 0);
+    if (text == NULL)
+        return BOX_IDENTITY;
+    return strcmp(text, "gzip") == 0 ? BOX_GZIP : BOX_DEFLATE;
+}
+
+static int add_hex(box_metadata *md, const char *key, const char *hex, box_error *err)
+{
+    uint8_t value[128];
+    size_t len = 0;
+    for (unsigned byte; len < sizeof value && sscanf(hex + 2 * len, "%2x", &byte) == 1; len++)
+        value[len] = (uint8_t)byte;
+    return box_metadata_add(md, key, value, len, err);
+}
+
 static int metadata_of(char **words, box_metadata *md, box_error *err)
 {
     const char *text;
@@ -118,7 +135,10 @@ static int metadata_of(char **words, box_metadata *md, box_error *err)
         const char *colon = strchr(text, ':');
         assert(colon != NULL && (size_t)(colon - text) < sizeof key);
         (void)snprintf(key, sizeof key, "%.*s", (int)(colon - text), text);
-        if (box_metadata_add_text(md, key, colon + 1, err) < 0)
+        bool is_binary = box_metadata_is_binary(key, strlen(key));
+        int rc = is_binary ? add_hex(md, key, colon + 1, err)
+                           : box_metadata_add_text(md, key, colon + 1, err);
+        if (rc < 0)
             return -1;
     }
     return 0;
@@ -155,6 +175,10 @@ static int start(script *s, script_call *c, char **words, box_error *err)
         .timeout_ns = number_of(words, "timeout_ns"),
         .metadata = &md,
         .token = value_of(words, "token", 0),
+        .wait_for_ready = number_of(words, "wait") != 0,
+        .idempotent = number_of(words, "idempotent") != 0,
+        .max_message_bytes = number_of(words, "max"),
+        .encoding = encoding_of(words),
     };
     BOX_AUTO(request_done) request r;
     request_init(&r, words);
@@ -192,6 +216,8 @@ static void act(script_call *c, const char *command, char **words)
     if (strcmp(command, "send") == 0) {
         BOX_AUTO(request_done) request r;
         request_init(&r, words);
+        box_client_set_compress(c->call, number_of(words, "plain") != 0 ? BOX_COMPRESS_NEVER
+                                                                        : BOX_COMPRESS_AUTO);
         rc = box_client_send(c->call, &r.message.base, &err);
     } else if (strcmp(command, "close") == 0) {
         rc = box_client_half_close(c->call, &err);
