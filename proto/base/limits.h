@@ -236,6 +236,14 @@
 #define BOX_MAX_IDEMPOTENCY_KEYS            16384
 #define BOX_MAX_IDEMPOTENCY_KEYS_PER_TENANT 1024
 #define BOX_IDEMPOTENCY_SECONDS             600
+/* What boxd writes down of one persistent session: its environment and some. */
+#define BOX_SESSION_RECORD_BYTES (4 * 1024 * 1024)
+/* Changes of persistent sessions that wait for the database, and how many go into one transaction.
+ */
+#define BOX_LEDGER_MAX_WAITING 4096
+#define BOX_LEDGER_BATCH       256
+/* When a persistent session was last used is written down this often at most. */
+#define BOX_SESSION_TOUCH_SECONDS 10
 /* How long drain waits for sandboxes to go; the next start removes the rest. */
 #define BOX_SESSIONS_DRAIN_SECONDS 10
 
@@ -264,6 +272,33 @@
 #define BOX_AGENT_STARTED_SECONDS 30
 /* Packets that wait because an agent does not read; one more and it counts as broken. */
 #define BOX_AGENT_MAX_QUEUE 2048
+/* One packet of the agent channel. */
+#define BOX_AGENT_PACKET_BYTES (128 * 1024)
+/* How often boxd asks the warden again for a sandbox it adopted and got no answer about. */
+#define BOX_ADOPT_RETRY_SECONDS 2
+
+/* --- agent ------------------------------------------------------------------------------------ */
+
+/* Commands of one sandbox at once, leftovers that live on included. */
+#define BOX_AGENT_MAX_COMMANDS 1024
+/* START without its STARTED. */
+#define BOX_AGENT_MAX_STARTING 16
+/* A boxd that connects and says nothing gives the place up. */
+#define BOX_BOXD_HELLO_SECONDS 10
+/* From START to exec; then the command and the zygote are killed: a start takes 0.1 ms, an attack
+ * on it some. Less than BOX_AGENT_STARTED_SECONDS, so that boxd hears of it. */
+#define BOX_AGENT_START_SECONDS 10
+/* EXIT waits this long for the leftovers' end. */
+#define BOX_AGENT_KILL_SECONDS 5
+/* Between looks at what is being started or killed; at most so often kept directories are looked
+ * at, while something in them is being killed or not. */
+#define BOX_AGENT_TICK_MS       20
+#define BOX_AGENT_SWEEP_MS      100
+#define BOX_AGENT_IDLE_SWEEP_MS 5000
+/* An agent that no boxd is connected to for this long ends itself: a boxd that crashed is back by
+ * then, or is not coming. A persistent session's waits as long as a session may live. */
+#define BOX_AGENT_ORPHAN_SECONDS     60
+#define BOX_AGENT_PERSISTENT_SECONDS BOX_SESSION_LIFETIME_SECONDS
 
 /* --- warden ----------------------------------------------------------------------------------- */
 

@@ -16,6 +16,9 @@ static const char *const steps[] = {
     " created_ns INTEGER NOT NULL, expires_ns INTEGER NOT NULL, revoked_ns INTEGER NOT NULL,"
     " used_ns INTEGER NOT NULL);"
     "CREATE INDEX tokens_by_time ON tokens (tenant, created_ns, id);",
+    "CREATE TABLE sessions (uid BLOB NOT NULL UNIQUE, tenant TEXT NOT NULL, record BLOB NOT NULL,"
+    " used_ns INTEGER NOT NULL, extended_ns INTEGER NOT NULL, execs INTEGER NOT NULL,"
+    " starts INTEGER NOT NULL);",
 };
 
 static int execute(box_store *s, const char *sql, box_error *err)

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "base/buf.h"
+#include "base/id.h"
 #include "base/limits.h"
 
 enum {
@@ -59,6 +60,35 @@ typedef struct box_token {
 enum { BOX_TOKEN_ID_TEXT = 17 };
 void box_token_id_text(uint64_t id, char out[BOX_TOKEN_ID_TEXT]);
 bool box_token_id_parse(const char *text, uint64_t *out);
+
+/* What happened to a persistent session. */
+typedef enum box_session_change_kind {
+    BOX_SESSION_PUT,    /* it is new, or its record changed */
+    BOX_SESSION_TOUCH,  /* only the times and the count changed */
+    BOX_SESSION_FORGET, /* it is no more */
+} box_session_change_kind;
+
+/* Borrows; FORGET needs only the uid, TOUCH no record and no tenant. */
+typedef struct box_session_change {
+    box_session_change_kind kind;
+    box_uid uid;
+    const char *tenant;
+    box_bytes record;    /* session/'s own encoding */
+    int64_t used_ns;     /* last use, since 1970 */
+    int64_t extended_ns; /* ExtendSession: lives until then; 0 = not extended */
+    uint64_t execs;      /* commands that were started */
+} box_session_change;
+
+/* The same as it is read; the record is borrowed. */
+typedef struct box_stored_session {
+    box_uid uid;
+    char tenant[BOX_TENANT_ID_BYTES + 1];
+    box_bytes record;
+    int64_t used_ns;
+    int64_t extended_ns;
+    uint64_t execs;
+    uint32_t starts; /* of boxd, since it was put: this one is the first that is counted */
+} box_stored_session;
 
 /* Where a list goes on: behind the object made at created_ns with that id. Zero: the start. */
 typedef struct box_position {

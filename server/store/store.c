@@ -16,6 +16,8 @@ static const char database[] = "box.db";
 #define TOKEN_COLUMNS                                                                              \
     "id, tenant, name, prefix, hash, scopes, created_ns, expires_ns, revoked_ns, used_ns"
 
+#define SESSION_COLUMNS "uid, tenant, record, used_ns, extended_ns, execs"
+
 static const char *const sql[BOX_SQL_COUNT] = {
     [BOX_SQL_BEGIN] = "BEGIN IMMEDIATE",
     [BOX_SQL_COMMIT] = "COMMIT",
@@ -45,6 +47,16 @@ static const char *const sql[BOX_SQL_COUNT] = {
                            " ORDER BY created_ns, id LIMIT ?5",
     [BOX_SQL_TOKEN_USED] = "UPDATE tokens SET used_ns = max(used_ns, ?2) WHERE id = ?1",
     [BOX_SQL_TOKEN_VALID] = "SELECT " TOKEN_COLUMNS " FROM tokens WHERE revoked_ns = 0",
+    [BOX_SQL_SESSION_PUT] = "INSERT INTO sessions (" SESSION_COLUMNS ", starts)"
+                            " VALUES (?1, ?2, ?3, ?4, ?5, ?6, 0) ON CONFLICT (uid) DO UPDATE SET"
+                            " record = ?3, used_ns = ?4, extended_ns = ?5, execs = ?6",
+    [BOX_SQL_SESSION_TOUCH] = "UPDATE sessions SET used_ns = ?2, extended_ns = ?3, execs = ?4"
+                              " WHERE uid = ?1",
+    [BOX_SQL_SESSION_DELETE] = "DELETE FROM sessions WHERE uid = ?1",
+    [BOX_SQL_SESSION_PRUNE] = "DELETE FROM sessions WHERE tenant NOT IN"
+                              " (SELECT id FROM tenants WHERE disabled = 0)",
+    [BOX_SQL_SESSION_START] = "UPDATE sessions SET starts = starts + 1",
+    [BOX_SQL_SESSION_LIST] = "SELECT " SESSION_COLUMNS ", starts FROM sessions ORDER BY rowid",
 };
 
 int box_store_fail(box_store *s, const char *what, box_error *err)

@@ -1,5 +1,5 @@
 /* What boxd keeps on disk: one SQLite file in its state directory. Tenants, tokens (only the
- * SHA-256 of their secrets) and the instance id.
+ * SHA-256 of their secrets), persistent sessions and the instance id.
  *
  * Every call waits for the disk, so it belongs on a worker (or before the loops run); one lock
  * serialises them. A call that returned 0 has been written and synced: killing boxd at any moment
@@ -83,6 +83,19 @@ typedef struct box_store_visitor {
 } box_store_visitor;
 BOX_WORKER int box_store_visit(box_store *s, const box_store_visitor *v, box_error *err)
     BOX_MUST_USE;
+
+/* --- persistent sessions ---------------------------------------------------------------------- */
+
+/* All in one transaction, or none. */
+BOX_WORKER int box_store_sessions_write(box_store *s, const box_session_change *changes, size_t n,
+                                        box_error *err) BOX_MUST_USE;
+/* At the start of boxd: forgets those of tenants that are gone or disabled, counts the start in
+ * each of the others and calls each for it, in the order they were put; not from inside. */
+BOX_WORKER int box_store_sessions_start(box_store *s,
+                                        void (*each)(void *arg, const box_stored_session *session),
+                                        void *arg, box_error *err) BOX_MUST_USE;
+
+/* --- the start -------------------------------------------------------------------------------- */
 
 /* First start: writes both, or nothing when the tenant is there already (*seeded false).
  * before_commit runs when they are written and not yet kept: its failure takes them back. */

@@ -464,6 +464,101 @@ static int counts(void *arg, box_error *err)
     return 0;
 }
 
+typedef struct stored {
+    unsigned count;
+    char order[8];
+    int64_t used_ns, extended_ns;
+    uint64_t execs;
+    uint32_t starts;
+    char tenant[BOX_TENANT_ID_BYTES + 1];
+    char record[8];
+} stored;
+
+static void on_session(void *arg, const box_stored_session *s)
+{
+    stored *out = arg;
+    out->order[out->count++] = (char)s->uid.bytes[0];
+    out->used_ns = s->used_ns;
+    out->extended_ns = s->extended_ns;
+    out->execs = s->execs;
+    out->starts = s->starts;
+    (void)snprintf(out->tenant, sizeof out->tenant, "%s", s->tenant);
+    (void)snprintf(out->record, sizeof out->record, "%.*s", (int)s->record.len,
+                   (const char *)s->record.data);
+}
+
+static stored start(fixture *f)
+{
+    stored s = {0};
+    box_error err = {0};
+    assert_int_equal(box_store_sessions_start(f->store, on_session, &s, &err), 0);
+    return s;
+}
+
+static box_session_change put(char uid, const char *owner, const char *record)
+{
+    return (box_session_change){.kind = BOX_SESSION_PUT,
+                                .uid = {.bytes = {(uint8_t)uid}},
+                                .tenant = owner,
+                                .record = {(const uint8_t *)record, strlen(record)},
+                                .used_ns = 1};
+}
+
+static void sessions_come_back_as_they_were_written_and_count_starts(void **state)
+{
+    fixture *f = *state;
+    box_error err = {0};
+    box_tenant t = tenant("a", 1);
+    assert_int_equal(box_store_tenant_create(f->store, &t, MAX, &err), 0);
+    box_session_change changes[] = {put('b', "a", "old"), put('a', "a", "x"), put('b', "a", "new")};
+    assert_int_equal(box_store_sessions_write(f->store, changes, 3, &err), 0);
+    reopen(f);
+    stored s = start(f);
+    assert_string_equal(s.order, "ba"); /* as they were put first */
+    assert_int_equal(s.starts, 1);
+    box_session_change more[] = {
+        {.kind = BOX_SESSION_FORGET, .uid = {.bytes = {'a'}}},
+        {.kind = BOX_SESSION_FORGET, .uid = {.bytes = {'z'}}}, /* there is none */
+        {.kind = BOX_SESSION_TOUCH,
+         .uid = {.bytes = {'b'}},
+         .used_ns = 7,
+         .extended_ns = 8,
+         .execs = 9}};
+    assert_int_equal(box_store_sessions_write(f->store, more, 3, &err), 0);
+    reopen(f);
+    s = start(f);
+    assert_string_equal(s.order, "b");
+    assert_string_equal(s.record, "new");
+    assert_string_equal(s.tenant, "a");
+    assert_true(s.used_ns == 7 && s.extended_ns == 8 && s.execs == 9);
+    assert_int_equal(s.starts, 2); /* putting it again would not change that */
+}
+
+static void changes_of_sessions_are_written_all_or_none(void **state)
+{
+    fixture *f = *state;
+    box_error err = {0};
+    box_tenant t = tenant("a", 1);
+    assert_int_equal(box_store_tenant_create(f->store, &t, MAX, &err), 0);
+    box_session_change changes[] = {put('a', "a", "x"), put('b', NULL, "y")}; /* NOT NULL */
+    assert_int_equal(box_store_sessions_write(f->store, changes, 2, &err), -1);
+    assert_int_equal(start(f).count, 0);
+}
+
+static void sessions_of_tenants_that_are_gone_or_disabled_are_forgotten(void **state)
+{
+    fixture *f = *state;
+    box_error err = {0};
+    box_tenant t[] = {tenant("a", 1), tenant("off", 2)};
+    t[1].disabled = true;
+    for (size_t i = 0; i < 2; i++)
+        assert_int_equal(box_store_tenant_create(f->store, &t[i], MAX, &err), 0);
+    box_session_change changes[] = {put('a', "a", "x"), put('b', "off", "y"),
+                                    put('c', "none", "z")};
+    assert_int_equal(box_store_sessions_write(f->store, changes, 3, &err), 0);
+    assert_string_equal(start(f).order, "a");
+}
+
 static void seeding_is_all_or_nothing_and_once(void **state)
 {
     fixture *f = *state;
@@ -619,6 +714,9 @@ int main(void)
         WITH_STORE(revoking_twice_keeps_the_first_time),
         WITH_STORE(tokens_are_listed_in_pages_without_those_that_ended),
         WITH_STORE(the_last_use_never_goes_back),
+        WITH_STORE(sessions_come_back_as_they_were_written_and_count_starts),
+        WITH_STORE(changes_of_sessions_are_written_all_or_none),
+        WITH_STORE(sessions_of_tenants_that_are_gone_or_disabled_are_forgotten),
         WITH_STORE(seeding_is_all_or_nothing_and_once),
         WITH_STORE(a_kill_loses_nothing_that_was_answered),
         WITH_STORE(a_visit_sees_all_tenants_and_tokens_that_are_not_revoked),
