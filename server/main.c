@@ -232,6 +232,7 @@ static int open_sessions(boxd *b, box_error *err)
         .idle_ttl_ns = b->conf.idle_ttl_ns,
         .lifetime_ns = b->conf.lifetime_ns,
         .last_fd = last_fd_of_commands(b),
+        .store = is_private(b) ? NULL : b->store,
         .budget = &b->memory,
     };
     if (list_backends(b, backends, &config.n_backends, err) < 0)

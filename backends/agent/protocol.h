@@ -29,6 +29,7 @@
 #include <stdint.h>
 
 #include "base/error.h"
+#include "base/limits.h"
 
 enum {
     BOX_AGENT_VERSION = 1,
@@ -39,8 +40,6 @@ enum {
     BOX_AGENT_CGROUP_FD = 6, /* inherited when setup says so: directory S/box/x of a cgroup2 tree */
     BOX_AGENT_BOX_PROCS_FD = 7, /* first of setup.n_box_procs: open cgroup.procs files of S/box */
     BOX_AGENT_MAX_BOX_PROCS = 8,
-    BOX_AGENT_ORPHAN_SECONDS =
-        60, /* an agent that no boxd is connected to for this long ends itself */
 };
 
 enum {
@@ -65,7 +64,8 @@ typedef struct box_agent_setup {
     uint32_t command_gid;    /* 1000 */
     uint32_t has_cgroup2;    /* BOX_AGENT_CGROUP_FD is there: a cgroup per command */
     uint32_t n_box_procs;    /* "0" written to each moves the writer into S/box */
-    uint32_t orphan_seconds; /* 0 = BOX_AGENT_ORPHAN_SECONDS */
+    uint32_t orphan_seconds; /* it ends itself when no boxd is connected to it for this long; 0 =
+                              * BOX_AGENT_ORPHAN_SECONDS */
     uint32_t flags;          /* BOX_AGENT_SETUP_*: 0 in production */
     uint32_t reserved;
 } box_agent_setup;
@@ -170,10 +170,3 @@ typedef struct box_agent_exit {
     uint64_t cpu_ns;
     uint64_t max_rss_bytes; /* largest single process that was reaped (ru_maxrss) */
 } box_agent_exit;
-
-/* Bounds that both sides check. */
-enum {
-    BOX_AGENT_MAX_COMMANDS = 1024, /* at once, per sandbox, leftovers that live on included */
-    BOX_AGENT_MAX_STARTING = 16,   /* START without its STARTED */
-    BOX_AGENT_PACKET_BYTES = 128 * 1024,
-};

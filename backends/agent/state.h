@@ -11,16 +11,6 @@
 #include "agent/walk.h"
 #include "agent/zygote.h"
 
-enum {
-    BOX_BOXD_HELLO_SECONDS = 10,  /* a peer that says nothing gives the place up */
-    BOX_AGENT_START_SECONDS = 10, /* from START to exec; then the command and the zygote are killed:
-                                   * a start takes 0.1 ms, an attack on it some */
-    BOX_AGENT_KILL_SECONDS = 5,   /* EXIT waits this long for the leftovers' end */
-    BOX_AGENT_TICK_MS = 20,       /* between looks at what is being started or killed */
-    BOX_AGENT_SWEEP_MS = 100,     /* at most so often kept directories are looked at */
-    BOX_AGENT_IDLE_SWEEP_MS = 5000,
-};
-
 /* A message that could not be sent at once and belongs to no command: a refused START or a PONG.
  * One is enough: nothing is read from boxd while it waits. */
 typedef struct box_stash {

@@ -60,12 +60,14 @@ static void plan_done(box_sandbox_plan *plan)
 
 static int plan_setup(box_sandbox_plan *plan, box_error *err)
 {
+    bool persistent = (plan->request->flags & BOX_CREATE_PERSISTENT) != 0;
     const box_agent_setup setup = {
         .version = BOX_AGENT_VERSION,
         .command_uid = 1000,
         .command_gid = 1000,
         .has_cgroup2 = plan->cgroup >= 0,
         .n_box_procs = (uint32_t)plan->n_box_procs,
+        .orphan_seconds = persistent ? BOX_AGENT_PERSISTENT_SECONDS : BOX_AGENT_ORPHAN_SECONDS,
     };
     return box_fd_memfd("box-setup", &setup, sizeof setup, &plan->setup, err);
 }
@@ -261,7 +263,7 @@ static uint32_t kernel_guarantees(void)
 {
     uint32_t bits = BOX_G_FILESYSTEM | BOX_G_PROCESS | BOX_G_NETWORK_OFF | BOX_G_USER |
                     BOX_G_SECCOMP | BOX_G_WORKSPACE_LIMIT | BOX_G_READ_ONLY_ROOT |
-                    BOX_G_WRITABLE_ROOT | BOX_G_AGENT_SEPARATED;
+                    BOX_G_WRITABLE_ROOT | BOX_G_AGENT_SEPARATED | BOX_G_PERSISTENT;
     struct open_how how = {0};
     struct mount_attr attr = {0};
     bool resolves = syscall(SYS_openat2, -1, "x", &how, sizeof how) == 0 || errno != ENOSYS;

@@ -80,10 +80,11 @@ static int ask_kind(box_warden *w, warden_conn *c, uint64_t id, job_kind kind, c
     }
     if (gone)
         return box_fail(err, BOX_SESSION_NOT_FOUND, "no such sandbox");
-    if (too_busy(w, err) < 0)
-        return -1;
+    /* KEEP is never refused, or the sweep would remove what lives; there is one a sandbox. */
     if (kind == JOB_KEEP)
         s->conn = c->serial;
+    else if (too_busy(w, err) < 0)
+        return -1;
     warden_job *job = box_warden_job_new(kind, s, c->serial, id);
     if (limits != NULL)
         job->limits = *limits;

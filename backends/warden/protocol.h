@@ -62,7 +62,7 @@ typedef enum box_guarantee {
     BOX_G_WRITABLE_ROOT = 1 << 11,
     BOX_G_HOST_MOUNT = 1 << 12,
     BOX_G_IMAGES = 1 << 13,
-    BOX_G_PERSISTENT = 1 << 14,
+    BOX_G_PERSISTENT = 1 << 14,      /* outlives boxd and warden, until the host's reboot */
     BOX_G_COMMAND_CGROUP = 1 << 15,  /* exact kill and accounting per command */
     BOX_G_AGENT_SEPARATED = 1 << 16, /* commands cannot touch the agent */
     BOX_G_LIVE_LIMITS = 1 << 17,

@@ -273,6 +273,7 @@ int box_warden_attach(box_warden *w, int socket, box_error *err)
         return box_fail_errno(err, "--boxd-fd");
     box_warden_sandboxes_end_all(
         w); /* of private pairs that were killed: their boxd never comes back */
+    w->guarantees &= ~(uint32_t)BOX_G_PERSISTENT; /* nothing outlives this pair */
     return box_fd_set_nonblocking(socket, err) < 0 ? -1 : box_warden_conn_add(w, socket, true, err);
 }
 

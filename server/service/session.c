@@ -257,6 +257,11 @@ static void give_extended(box_call *call, Box__V1__Session *session, const box_s
     box_v1_session_service_extend_session_answer(call, &response);
 }
 
+static void extended(void *call, const box_session_info *info, const box_error *err)
+{
+    end_job(call, info, NULL, err, give_extended);
+}
+
 static int extend_session(box_call *call, const Box__V1__ExtendSessionRequest *r, box_error *err)
 {
     const char *tenant;
@@ -268,12 +273,10 @@ static int extend_session(box_call *call, const Box__V1__ExtendSessionRequest *r
         bad = -1;
     else if (r->duration != NULL && ns == 0)
         bad |= box_violation(err, "duration", "must be greater than 0");
-    box_session_info info;
-    if (bad != 0 ||
-        box_session_extend(sessions_of(call), tenant, r->session_id, (uint64_t)ns, &info, err) < 0)
+    if (bad != 0)
         return -1;
-    answer_session(call, &info, NULL, give_extended);
-    box_session_info_done(&info);
+    box_session_extend(sessions_of(call), tenant, r->session_id, (uint64_t)ns, extended,
+                       box_call_ref(call));
     return 0;
 }
 

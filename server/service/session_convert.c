@@ -114,6 +114,10 @@ static void take_numbers(const Box__V1__SessionSpec *m, box_spec *out)
         /* a negative number is as wrong as 0 */
         out->max_parallel_execs = m->max_parallel_execs > 0 ? (uint32_t)m->max_parallel_execs : 0;
     }
+    if (box__v1__session_spec__has_persistent(m)) {
+        out->set |= BOX_SPEC_PERSISTENT;
+        out->persistent = m->persistent;
+    }
     if (box__v1__session_spec__has_destroy_on_timeout(m)) {
         out->set |= BOX_SPEC_DESTROY_ON_TIMEOUT;
         out->destroy_on_timeout = m->destroy_on_timeout;
@@ -180,14 +184,11 @@ static void take_not_built(const Box__V1__SessionSpec *m, box_spec *out)
         {"skills", m->skills != NULL},
         {"tools", m->tools != NULL},
         {"extra_hosts", m->n_extra_hosts > 0},
-        {"persistent", m->persistent},
     };
     for (size_t i = 0; i < BOX_COUNT(rows); i++) {
         if (rows[i].is_set)
             box_spec_refuse(out, rows[i].name);
     }
-    if (box__v1__session_spec__has_persistent(m))
-        out->set |= BOX_SPEC_PERSISTENT;
 }
 
 int box_convert_spec(const Box__V1__SessionSpec *m, box_spec *out, box_error *err)

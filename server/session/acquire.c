@@ -112,6 +112,7 @@ static box_session *take_locked(box_session *s, const box_acquire *a)
         s->active++;
     s->last_used = box_loop_now(box_loop_current());
     s->last_used_wall_ns = s->all->wall_ns();
+    s->touched = true;
     box_session_note_idle_locked(s);
     return box_session_ref(s);
 }
@@ -194,39 +195,26 @@ static void fill_rebuild(box_session *s, box_session *old)
     box_spec_copy(&s->spec, &old->spec); /* nothing changes it in state ERROR */
 }
 
-static box_session *session_new(box_sessions *all, const box_acquire *a)
+static box_session *fresh(box_sessions *all, const box_acquire *a)
 {
-    box_session *s = box_alloc(sizeof *s);
-    atomic_init(&s->refs, 1);
-    s->all = all;
-    s->home = box_loop_current();
-    s->uid = box_uid_new();
-    box_uid_text(&s->uid, s->uid_text);
-    s->tenant_name = box_strdup(a->tenant);
-    s->id = box_strdup(a->id[0] != '\0' ? a->id : s->uid_text);
+    box_uid uid = box_uid_new();
+    char uid_text[BOX_UID_TEXT];
+    box_uid_text(&uid, uid_text);
+    box_session *s = box_session_new(all, box_loop_current(), &uid, a->tenant,
+                                     a->id[0] != '\0' ? a->id : uid_text);
     s->one_off = a->one_off;
-    s->state = BOX_SESSION_CREATED;
-    s->created_at = s->last_used = box_loop_now(s->home);
-    s->created_wall_ns = s->last_used_wall_ns = s->updated_wall_ns = all->wall_ns();
-    s->memory = (box_share){.budget = all->budget, .free_bytes = BOX_SESSION_FREE_BYTES};
-    s->cgroup_fd = s->memory_fd = s->pids_fd = -1;
-    s->next_exec_id = 1;
-    box_list_init(&s->want_run);
-    box_list_init(&s->want_end);
-    box_list_init(&s->queue);
-    box_list_init(&s->running);
-    box_list_init(&s->held);
     return s;
 }
 
 static int make(box_sessions *all, const box_acquire *a, const box_spec *asked, box_session *old,
                 box_session **out, bool *created, box_error *err)
 {
-    BOX_AUTO(box_session_unrefp) box_session *s = session_new(all, a);
+    BOX_AUTO(box_session_unrefp) box_session *s = fresh(all, a);
     if (old != NULL)
         fill_rebuild(s, old);
     else if (fill_spec(all, s, asked, err) < 0)
         return -1;
+    s->dies_at = box_time_add(box_loop_now(s->home), s->spec.max_lifetime_ns);
     size_t bytes = box_spec_bytes(&s->spec);
     if (box_share_take(&s->memory, bytes, err) < 0)
         return -1;
@@ -250,6 +238,19 @@ static int make(box_sessions *all, const box_acquire *a, const box_spec *asked, 
     return rc;
 }
 
+static int check_persistent(const box_sessions *all, const box_acquire *a, box_error *err)
+{
+    if (a->one_off)
+        return box_violation(err, "spec.persistent", "a sandbox that goes with its command is not");
+    if (all->store != NULL)
+        return 0;
+    (void)box_fail(err, BOX_GUARANTEE_UNSUPPORTED,
+                   "this boxd ends with its client: nothing of it is persistent");
+    box_error_add(err, "guarantees", "persistent");
+    box_error_add(err, "backend", "");
+    return -1;
+}
+
 int box_sessions_acquire(box_sessions *all, const box_acquire *a, box_session **out, bool *created,
                          box_error *err)
 {
@@ -264,6 +265,8 @@ int box_sessions_acquire(box_sessions *all, const box_acquire *a, box_session **
         box_error_add(err, "backend", "");
         return -1;
     }
+    if (asked->persistent && check_persistent(all, a, err) < 0)
+        return -1;
     BOX_AUTO(box_session_unrefp) box_session *old = NULL;
     box_lock_take(&all->lock);
     int rc = look_locked(all, a, asked, out, &old, err);

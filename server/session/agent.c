@@ -27,6 +27,7 @@ struct box_agent {
     int fd;
     box_watch *watch;
     box_timer *timer; /* HELLO, then STARTED */
+    uint64_t first_id;
     bool ready;
     bool start_unanswered;
     bool lost;
@@ -249,10 +250,12 @@ static int on_packet(box_agent *a, const box_agent_packet *p, box_error *err)
         a->events.ready(a->arg);
         return 0;
     case BOX_AGENT_STARTED:
-        if (!a->start_unanswered)
+        if (p->header.id >= a->first_id && !a->start_unanswered)
             return box_fail(err, BOX_PROTOCOL, "agent channel: STARTED without START");
-        a->start_unanswered = false;
-        box_timer_set(a->timer, BOX_TIME_NEVER);
+        if (p->header.id >= a->first_id) {
+            a->start_unanswered = false;
+            box_timer_set(a->timer, BOX_TIME_NEVER);
+        }
         a->events.started(a->arg, p->header.id, &p->body.started);
         return 0;
     case BOX_AGENT_EXIT:
@@ -311,7 +314,7 @@ static int not_there(box_error *err)
 }
 
 int box_agent_new(box_loop *loop, int run_dirfd, const char *name, const box_agent_events *events,
-                  void *arg, box_agent **out, box_error *err)
+                  void *arg, uint64_t first_id, box_agent **out, box_error *err)
 {
     struct sockaddr_un address;
     BOX_AUTO(box_closep) int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -330,6 +333,7 @@ int box_agent_new(box_loop *loop, int run_dirfd, const char *name, const box_age
     a->loop = loop;
     a->events = *events;
     a->arg = arg;
+    a->first_id = first_id;
     if (box_watch_new(loop, fd, on_ready, a, &a->watch, err) < 0) {
         free(a);
         return -1;

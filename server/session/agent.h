@@ -21,9 +21,10 @@ typedef struct box_agent_events {
 /* Binds `name` below run_dirfd (our own 0700 directory) and listens. Any thread. */
 int box_agent_listen(int run_dirfd, const char *name, int *listen_fd, box_error *err) BOX_MUST_USE;
 
-/* Connects to it and sends HELLO; ready or lost follows. */
+/* Connects to it and sends HELLO; ready or lost follows. Ids of commands begin at first_id;
+ * `started` and `exited` also come for smaller ones, which an earlier boxd has started. */
 int box_agent_new(box_loop *loop, int run_dirfd, const char *name, const box_agent_events *events,
-                  void *arg, box_agent **out, box_error *err) BOX_MUST_USE;
+                  void *arg, uint64_t first_id, box_agent **out, box_error *err) BOX_MUST_USE;
 void box_agent_free(box_agent *a);
 
 /* Queues a START (one is on its way at a time: descriptors in flight are counted per user). fds:

@@ -110,23 +110,31 @@ static void run_queue(void *session)
     box_slots_run(s);
 }
 
+/* It holds, and is on the disk where it has to be; or err says why not. */
+static void update_answer(void *arg, const box_error *err)
+{
+    update_call *c = arg;
+    box_session_info info = {0};
+    if (err == NULL)
+        box_session_snapshot(c->session, &info);
+    c->done(c->arg, err == NULL ? &info : NULL, err);
+    box_session_info_done(&info);
+    box_session_unref(c->session);
+    box_spec_done(&c->changes);
+    free(c);
+}
+
 static void update_end(void *arg)
 {
     update_call *c = arg;
-    box_session *s = c->session;
-    box_session_info info = {0};
-    bool ok = c->err.reason == BOX_NONE;
-    if (ok) {
-        box_session_apply(s, &c->changes, c->fields);
-        box_session_snapshot(s, &info);
-        if (c->fields & BOX_SPEC_MAX_PARALLEL_EXECS)
-            box_session_post(s, run_queue);
+    if (c->err.reason != BOX_NONE) {
+        update_answer(c, &c->err);
+        return;
     }
-    c->done(c->arg, ok ? &info : NULL, ok ? NULL : &c->err);
-    box_session_info_done(&info);
-    box_session_unref(s);
-    box_spec_done(&c->changes);
-    free(c);
+    box_session_apply(c->session, &c->changes, c->fields);
+    if (c->fields & BOX_SPEC_MAX_PARALLEL_EXECS)
+        box_session_post(c->session, run_queue);
+    box_session_write(c->session, BOX_SESSION_PUT, update_answer, c);
 }
 
 static void limits_changed(void *arg, box_warden_reply *reply)
@@ -201,12 +209,9 @@ void box_session_update(box_sessions *all, const char *tenant, const char *id,
         box_loop_post(box_loop_current(), update_end, c);
 }
 
-int box_session_extend(box_sessions *all, const char *tenant, const char *id, uint64_t for_ns,
-                       box_session_info *out, box_error *err)
+static int extend(box_session *s, uint64_t for_ns, box_error *err)
 {
-    box_session *s = NULL;
-    if (find(all, tenant, id, &s, err) < 0)
-        return -1;
+    box_sessions *all = s->all;
     box_time now = box_loop_now(box_loop_current());
     int rc = 0;
     box_lock_take(&all->lock);
@@ -218,11 +223,24 @@ int box_session_extend(box_sessions *all, const char *tenant, const char *id, ui
             s->extended_until = until;
         s->updated_wall_ns = all->wall_ns();
         box_watches_tell(s, BOX_WATCH_UPDATED);
-        box_session_snapshot_locked(s, out);
     }
     box_lock_release(&all->lock);
-    box_session_unref(s);
     return rc;
+}
+
+void box_session_extend(box_sessions *all, const char *tenant, const char *id, uint64_t for_ns,
+                        box_session_done done, void *arg)
+{
+    box_session *s = NULL;
+    box_error err = {0};
+    if (find(all, tenant, id, &s, &err) < 0 || extend(s, for_ns, &err) < 0) {
+        box_session_unref(s);
+        box_session_answer_error(done, arg, &err);
+        return;
+    }
+    update_call *c = box_alloc(sizeof *c);
+    *c = (update_call){.session = s, .done = done, .arg = arg};
+    box_session_write(s, BOX_SESSION_TOUCH, update_answer, c);
 }
 
 /* --- end -------------------------------------------------------------------------------------- */

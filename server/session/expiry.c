@@ -8,6 +8,19 @@ static box_time now_here(void)
     return box_loop_now(box_loop_current());
 }
 
+/* One that no caller has been told of yet does not stay. */
+static void stop_or_leave(box_session *s, box_time now)
+{
+    bool had = s->state == BOX_SESSION_RUNNING || (s->state == BOX_SESSION_STARTING && s->adopted);
+    if (!s->spec.persistent || !had) {
+        (void)box_session_stop_locked(s, BOX_STOP_SHUTDOWN, now); /* not all of them live */
+        return;
+    }
+    s->all->staying += !s->stays;
+    s->stays = true;
+    box_session_touch_locked(s, now, 0);
+}
+
 void box_sessions_stop_all(box_sessions *all)
 {
     box_time now = now_here();
@@ -16,7 +29,7 @@ void box_sessions_stop_all(box_sessions *all)
     size_t at = 0;
     void *value;
     while (box_map_next(all->by_uid, &at, &value))
-        (void)box_session_stop_locked(value, BOX_STOP_SHUTDOWN, now); /* not all of them live */
+        stop_or_leave(value, now);
     box_sessions_check_drained_locked(all);
     box_lock_release(&all->lock);
 }
@@ -43,17 +56,14 @@ box_time box_session_idle_at(const box_session *s)
     return idle > s->extended_until ? idle : s->extended_until;
 }
 
-box_time box_session_lifetime_at(const box_session *s)
-{
-    return box_time_add(s->created_at, s->spec.max_lifetime_ns);
-}
-
 static void expire_live(box_session *s, box_time now)
 {
-    if (now >= box_session_lifetime_at(s))
+    if (now >= s->dies_at)
         (void)box_session_stop_locked(s, BOX_STOP_LIFETIME, now); /* it may be stopping already */
     else if (s->state == BOX_SESSION_RUNNING && s->active == 0 && now >= box_session_idle_at(s))
         (void)box_session_stop_locked(s, BOX_STOP_IDLE, now);
+    else
+        box_session_touch_locked(s, now, BOX_SESSION_TOUCH_SECONDS * BOX_SECOND);
 }
 
 static void expire_tenant(box_tenancy *t, box_time now)

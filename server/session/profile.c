@@ -39,7 +39,8 @@ static const char *const mode_names[] = {
 
 static box_adjustment locked(const char *field, const char *requested, const char *effective)
 {
-    box_adjustment a = {.field = field, .rule = "profile.locked"};
+    box_adjustment a = {.rule = "profile.locked"};
+    (void)snprintf(a.field, sizeof a.field, "%s", field);
     (void)snprintf(a.requested, sizeof a.requested, "%s", requested);
     (void)snprintf(a.effective, sizeof a.effective, "%s", effective);
     return a;

@@ -52,7 +52,7 @@ static void snapshot_but_env(const box_session *s, box_session_info *out)
         box_time idle = box_session_idle_at(s);
         if (s->active > 0 && s->spec.idle_ttl_ns > 0)
             idle = box_time_add(now, s->spec.idle_ttl_ns);
-        box_time end = idle < box_session_lifetime_at(s) ? idle : box_session_lifetime_at(s);
+        box_time end = idle < s->dies_at ? idle : s->dies_at;
         out->expires_wall_ns = s->all->wall_ns() + (int64_t)box_time_left(end, now);
     }
 }
@@ -179,10 +179,13 @@ void box_session_release(box_session *s)
     box_lock_take(&s->all->lock);
     assert(s->active > 0);
     s->active--;
+    s->touched = true;
     s->last_used = now;
     s->last_used_wall_ns = s->all->wall_ns();
     box_session_drop_env_locked(s);
     box_session_note_idle_locked(s);
+    if (s->all->draining)
+        box_sessions_check_drained_locked(s->all);
     box_lock_release(&s->all->lock);
 }
 

@@ -69,6 +69,22 @@ static void destroy(box_session *s)
                    box_session_ref(s));
 }
 
+static void remove_sandbox(box_session *s)
+{
+    if (s->sandbox_made)
+        destroy(s);
+    else
+        gone(s);
+}
+
+/* Where that failed the next start finds its record, and that its sandbox is gone. */
+static void forgotten(void *arg, const box_error *err)
+{
+    BOX_AUTO(box_session_unrefp) box_session *s = arg;
+    (void)err; /* the ledger has logged it */
+    remove_sandbox(s);
+}
+
 /* Not from inside a callback of the agent's client. */
 static void let_go(void *session)
 {
@@ -83,11 +99,14 @@ static void let_go(void *session)
     box_closep(&s->cgroup_fd);
     box_closep(&s->memory_fd);
     box_closep(&s->pids_fd);
+    box_timer_free(s->keep_timer);
+    s->keep_timer = NULL;
     unbind(s);
-    if (s->sandbox_made)
-        destroy(s);
+    /* Forgotten first: killed in between, the next start has it swept as nobody's. */
+    if (s->recorded)
+        box_session_write(s, BOX_SESSION_FORGET, forgotten, box_session_ref(s));
     else
-        gone(s);
+        remove_sandbox(s);
 }
 
 static void let_go_soon(box_session *s)
@@ -148,7 +167,7 @@ void box_sandbox_lost(box_session *s, const char *cause, box_stop_reason reason)
 
 /* --- making ----------------------------------------------------------------------------------- */
 
-static void failed(box_session *s, const box_error *why)
+void box_sandbox_failed(box_session *s, const box_error *why)
 {
     if (box_session_event_happens(s, BOX_EVENT_FAIL, BOX_STOP_CREATE_FAILED, why))
         box_log(BOX_WARN, "session.failed", BOX_STR("session", s->id), BOX_ERR(why));
@@ -170,14 +189,15 @@ static void created(void *arg, box_warden_reply *reply)
         s->memory_fd = box_cgroup_open_memory(reply->memory, reply->answer.memory_version);
         s->pids_fd = box_cgroup_open_pids(reply->pids);
         BOX_IGNORE(box_agent_new(s->home, s->all->run_dirfd, s->uid_text, &box_slots_agent_events,
-                                 s, &s->agent, &err)); /* err says it */
+                                 s, s->first_exec_id, &s->agent, &err)); /* err says it */
     }
     box_warden_reply_done(reply);
-    unbind(s); /* the agent holds the socket; nobody else is to find it */
+    if (!s->spec.persistent)
+        unbind(s); /* the agent holds the socket; nobody else is to find it */
     if (s->ending)
         let_go_soon(s);
     else if (err.reason != BOX_NONE)
-        failed(s, &err);
+        box_sandbox_failed(s, &err);
 }
 
 static void fill(const box_session *s, box_warden_create *c)
@@ -207,7 +227,7 @@ void box_sandbox_start(void *session)
     box_error err = {0};
     int listen_fd = -1;
     if (box_agent_listen(s->all->run_dirfd, s->uid_text, &listen_fd, &err) < 0) {
-        failed(s, &err);
+        box_sandbox_failed(s, &err);
         return;
     }
     s->socket_bound = true;
@@ -218,4 +238,53 @@ void box_sandbox_start(void *session)
     box_lock_release(&s->all->lock);
     box_warden_ask(s->warden, s->tenant_name, BOX_WARDEN_CREATE, &create, listen_fd, s->home,
                    created, box_session_ref(s));
+}
+
+/* --- taking over ------------------------------------------------------------------------------ */
+
+static void ask_keep(void *session);
+
+/* Until then commands run without the control groups' numbers. */
+static void kept(void *arg, box_warden_reply *reply)
+{
+    BOX_AUTO(box_session_unrefp) box_session *s = arg;
+    bool answered = reply->error.reason == BOX_NONE;
+    if (!s->ending && answered && reply->answer.alive == BOX_DEAD) {
+        box_sandbox_lost(s, "it ended while no boxd watched", BOX_STOP_LOST);
+    } else if (!s->ending && answered) {
+        box_session_made(s, reply->answer.guarantees);
+        s->cgroup_fd = box_take_fd(&reply->cgroup);
+        s->memory_fd = box_cgroup_open_memory(reply->memory, reply->answer.memory_version);
+        s->pids_fd = box_cgroup_open_pids(reply->pids);
+    } else if (!s->ending) {
+        if (s->keep_timer == NULL)
+            s->keep_timer = box_timer_new(s->home, ask_keep, s);
+        box_timer_set(s->keep_timer,
+                      box_time_add(box_loop_now(s->home), BOX_ADOPT_RETRY_SECONDS * BOX_SECOND));
+    }
+    box_warden_reply_done(reply);
+}
+
+static void ask_keep(void *session)
+{
+    box_session *s = session;
+    box_warden_target target = {.uid = s->uid};
+    box_warden_ask(s->warden, s->tenant_name, BOX_WARDEN_KEEP, &target, -1, s->home, kept,
+                   box_session_ref(s));
+}
+
+/* The agent is asked itself: it answers without its warden. */
+void box_sandbox_adopt(void *session)
+{
+    BOX_AUTO(box_session_unrefp) box_session *s = session;
+    box_error err = {0};
+    if (s->ending || box_session_state_now(s, NULL) != BOX_SESSION_STARTING)
+        return;
+    if (box_agent_new(s->home, s->all->run_dirfd, s->uid_text, &box_slots_agent_events, s,
+                      s->first_exec_id, &s->agent, &err) < 0) {
+        const char *cause = box_error_get(&err, "cause");
+        box_sandbox_lost(s, cause != NULL ? cause : err.msg, BOX_STOP_LOST);
+        return;
+    }
+    ask_keep(s);
 }

@@ -11,6 +11,7 @@
 #include "base/id.h"
 #include "loop/loop.h"
 #include "session/spec.h"
+#include "store/store.h"
 
 typedef struct box_sessions box_sessions;
 
@@ -43,16 +44,19 @@ typedef struct box_sessions_config {
     bool allow_no_idle_ttl;   /* idle_ttl 0 may be asked for */
     uint64_t lifetime_ns;     /* 48 h */
     int64_t (*wall_ns)(void); /* NULL = box_wall_ns */
+    box_store *store;         /* of persistent sessions, borrowed; NULL = there can be none */
     int last_fd;              /* highest descriptor a command may get; 0 = any */
     box_budget *budget;       /* of memory; NULL = none; outlives the sessions */
 } box_sessions_config;
 
-/* Connects to the wardens once the loops run. The process must ignore SIGPIPE: a command may close
- * its stdin. */
+/* Takes over the persistent sessions of the store, and connects to the wardens, once the loops run:
+ * until then they are STARTING. Waits for the disk. The process must ignore SIGPIPE: a command may
+ * close its stdin. */
 int box_sessions_new(const box_sessions_config *config, box_sessions **out, box_error *err)
     BOX_MUST_USE;
 /* From now on creating calls and Exec get SHUTTING_DOWN; every sandbox that is not persistent is
- * removed; then (at most 10 s later) done(arg) on loop 0. Any thread. */
+ * removed, what runs in the others has ended; then (at most 10 s later) done(arg) on loop 0. Any
+ * thread. */
 void box_sessions_drain(box_sessions *all, void (*done)(void *arg), void *arg);
 /* After the loops have stopped. */
 void box_sessions_free(box_sessions *all);
@@ -184,8 +188,8 @@ void box_session_update(box_sessions *all, const char *tenant, const char *id,
 
 /* Makes it live at least until now + for_ns (0 = its idle_ttl) and within its lifetime; never
  * shortens. SESSION_NOT_RUNNING. */
-int box_session_extend(box_sessions *all, const char *tenant, const char *id, uint64_t for_ns,
-                       box_session_info *out, box_error *err) BOX_MUST_USE;
+void box_session_extend(box_sessions *all, const char *tenant, const char *id, uint64_t for_ns,
+                        box_session_done done, void *arg);
 
 typedef struct box_session_usage {
     bool measured;        /* false: it does not run, or its backend does not answer */

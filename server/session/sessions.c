@@ -48,8 +48,9 @@ static void on_live(void *arg, box_warden *w, void (*add)(void *to, const box_ui
 
 /* --- making ----------------------------------------------------------------------------------- */
 
-/* Sockets that an earlier run left: names of 32 hexadecimal digits are ours. */
-static void remove_stale_sockets(int dirfd)
+/* Sockets that an earlier run left, but of known sandboxes: names of 32 hexadecimal digits are
+ * ours. */
+static void remove_stale_sockets(int dirfd, const box_map *known)
 {
     int copy = openat(dirfd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     DIR *dir = copy >= 0 ? fdopendir(copy) : NULL;
@@ -59,7 +60,7 @@ static void remove_stale_sockets(int dirfd)
     }
     box_uid uid;
     for (struct dirent *e; (e = readdir(dir)) != NULL;) {
-        if (box_uid_parse(e->d_name, &uid))
+        if (box_uid_parse(e->d_name, &uid) && box_map_get_bytes(known, &uid, sizeof uid) == NULL)
             (void)unlinkat(dirfd, e->d_name, 0); /* a name that stays does no harm */
     }
     (void)closedir(dir); /* only read */
@@ -141,6 +142,8 @@ static void configure(box_sessions *all, const box_sessions_config *c)
     all->idle_ttl_ns = or_default(c->idle_ttl_ns, BOX_SESSION_IDLE_SECONDS * BOX_SECOND);
     all->lifetime_ns = or_default(c->lifetime_ns, BOX_SESSION_LIFETIME_SECONDS * BOX_SECOND);
     all->budget = c->budget;
+    all->store = c->store;
+    all->ledger = c->store != NULL ? box_ledger_new(c->store) : NULL;
     all->last_fd = c->last_fd != 0 ? c->last_fd : INT_MAX;
     all->wall_ns = c->wall_ns != NULL ? c->wall_ns : box_wall_ns;
 }
@@ -156,6 +159,16 @@ static void make_wardens(box_sessions *all, const box_sessions_config *c)
     all->n_wardens = c->n_backends;
 }
 
+static int restore(box_sessions *all, box_error *err)
+{
+    box_map *known = box_map_new();
+    int rc = box_sessions_restore(all, known, err);
+    if (rc == 0)
+        remove_stale_sockets(all->run_dirfd, known);
+    box_map_free(known);
+    return rc;
+}
+
 int box_sessions_new(const box_sessions_config *c, box_sessions **out, box_error *err)
 {
     box_session_defaults defaults;
@@ -166,7 +179,6 @@ int box_sessions_new(const box_sessions_config *c, box_sessions **out, box_error
     int dirfd = open(c->run_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
     if (dirfd < 0)
         return box_fail_errno(err, "open the directory of agents' sockets");
-    remove_stale_sockets(dirfd);
     box_sessions *all = box_alloc(sizeof *all);
     box_lock_init(&all->lock);
     all->by_key = box_map_new();
@@ -178,6 +190,10 @@ int box_sessions_new(const box_sessions_config *c, box_sessions **out, box_error
     all->run_dirfd = box_take_fd(&dirfd);
     configure(all, c);
     make_wardens(all, c);
+    if (restore(all, err) < 0) {
+        box_sessions_free(all);
+        return -1;
+    }
     box_loop_post(box_loops_get(all->loops, 0), begin, all);
     *out = all;
     return 0;
@@ -228,7 +244,8 @@ static void strip(box_session *s)
     box_agent_free(s->agent);
     s->agent = NULL;
     box_timer_free(s->timer);
-    s->timer = NULL;
+    box_timer_free(s->keep_timer);
+    s->timer = s->keep_timer = NULL;
     box_session_unrefp(&s->successor);
     box_slots_drop_held(s);
     box_closep(&s->cgroup_fd);
@@ -266,6 +283,7 @@ void box_sessions_free(box_sessions *all)
     }
     box_map_free(all->tenants);
     box_idem_free(all->idem);
+    box_ledger_free(all->ledger);
     box_timer_free(all->sweep);
     box_timer_free(all->drain_limit);
     box_closep(&all->run_dirfd);

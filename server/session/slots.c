@@ -202,6 +202,12 @@ static box_exec *find_running(box_session *s, uint64_t id)
     return NULL;
 }
 
+/* Its caller went with that boxd. */
+static bool is_of_earlier_boxd(const box_session *s, uint64_t id)
+{
+    return s->adopted && id < s->first_exec_id;
+}
+
 static void send_wanted(box_exec *e)
 {
     if (e->kill_wanted)
@@ -218,6 +224,12 @@ static void send_wanted(box_exec *e)
 static void on_started(void *arg, uint64_t id, const box_agent_started *started)
 {
     box_session *s = arg;
+    if (is_of_earlier_boxd(s, id)) {
+        box_agent_signal kill = {
+            .signo = SIGKILL, .scope = BOX_SCOPE_TREE, .cause = BOX_CAUSE_CANCELLED};
+        box_agent_signal_command(s->agent, id, &kill); /* nothing is left of who called */
+        return;
+    }
     box_exec *e = find_running(s, id);
     if (e == NULL || e->home != BOX_HOME_STARTING) {
         box_sandbox_lost(s, "its agent started what nobody asked for", BOX_STOP_BROKEN);
@@ -240,6 +252,10 @@ static void on_started(void *arg, uint64_t id, const box_agent_started *started)
 static void on_exited(void *arg, uint64_t id, const box_agent_exit *exit)
 {
     box_session *s = arg;
+    if (is_of_earlier_boxd(s, id)) {
+        box_agent_ack(s->agent, id);
+        return;
+    }
     box_exec *e = find_running(s, id);
     if (e == NULL || e->home != BOX_HOME_RUNNING) {
         box_sandbox_lost(s, "its agent ended what does not run", BOX_STOP_BROKEN);
@@ -266,11 +282,31 @@ static void on_lost(void *arg, const box_error *why, bool protocol)
                      protocol ? BOX_STOP_BROKEN : BOX_STOP_LOST);
 }
 
+static void ready(box_session *s)
+{
+    if (box_session_event_happens(s, BOX_EVENT_READY, BOX_STOP_NONE, NULL))
+        box_slots_run(s);
+}
+
+static void written(void *arg, const box_error *err)
+{
+    BOX_AUTO(box_session_unrefp) box_session *s = arg;
+    if (err == NULL)
+        ready(s);
+    else if (!s->ending)
+        box_sandbox_failed(s, err);
+}
+
+/* Nobody is told of a persistent session that is not on the disk. */
 static void on_ready(void *arg)
 {
     box_session *s = arg;
-    if (box_session_event_happens(s, BOX_EVENT_READY, BOX_STOP_NONE, NULL))
-        box_slots_run(s);
+    if (!s->spec.persistent || s->recorded) {
+        ready(s);
+        return;
+    }
+    s->recorded = true;
+    box_session_write(s, BOX_SESSION_PUT, written, box_session_ref(s));
 }
 
 const box_agent_events box_slots_agent_events = {

@@ -56,8 +56,8 @@ typedef struct box_label {
 
 /* A value that a profile changed. */
 typedef struct box_adjustment {
-    const char *field; /* "network" */
-    const char *rule;  /* "profile.locked", "profile.max_timeout" */
+    char field[24]; /* "network" */
+    char rule[24];  /* "profile.locked" */
     char requested[48];
     char effective[48];
 } box_adjustment;

@@ -8,6 +8,31 @@
 
 /* --- references ------------------------------------------------------------------------------- */
 
+box_session *box_session_new(box_sessions *all, box_loop *home, const box_uid *uid,
+                             const char *tenant, const char *id)
+{
+    box_session *s = box_alloc(sizeof *s);
+    atomic_init(&s->refs, 1);
+    s->all = all;
+    s->home = home;
+    s->uid = *uid;
+    box_uid_text(&s->uid, s->uid_text);
+    s->tenant_name = box_strdup(tenant);
+    s->id = box_strdup_null(id);
+    s->state = BOX_SESSION_CREATED;
+    s->last_used = box_loop_now(s->home);
+    s->created_wall_ns = s->last_used_wall_ns = s->updated_wall_ns = all->wall_ns();
+    s->memory = (box_share){.budget = all->budget, .free_bytes = BOX_SESSION_FREE_BYTES};
+    s->cgroup_fd = s->memory_fd = s->pids_fd = -1;
+    s->next_exec_id = s->first_exec_id = 1;
+    box_list_init(&s->want_run);
+    box_list_init(&s->want_end);
+    box_list_init(&s->queue);
+    box_list_init(&s->running);
+    box_list_init(&s->held);
+    return s;
+}
+
 box_session *box_session_ref(box_session *s)
 {
     atomic_fetch_add_explicit(&s->refs, 1, memory_order_relaxed);
@@ -19,7 +44,7 @@ void box_session_unref(box_session *s)
     if (s == NULL || atomic_fetch_sub_explicit(&s->refs, 1, memory_order_acq_rel) != 1)
         return;
     assert(s->agent == NULL && s->cgroup_fd < 0 && s->memory_fd < 0 && s->pids_fd < 0 &&
-           s->timer == NULL);
+           s->timer == NULL && s->keep_timer == NULL);
     box_spec_done(&s->spec);
     box_share_give(&s->memory, s->charged_bytes);
     assert(atomic_load(&s->memory.used) == 0); /* commands hold a reference */
@@ -226,6 +251,7 @@ static void ended_locked(box_session *s)
     box_tenancy *t = box_map_get(all->tenants, s->tenant_name);
     all->live--;
     t->live--;
+    all->staying -= s->stays;
     hand_over_locked(s, t);
     if (!s->in_table) {
         box_tenancy_drop_if_unused(all, t);
@@ -245,9 +271,21 @@ static void ended_locked(box_session *s)
     }
 }
 
+/* Callers are gone by now: what they ran ends soon. */
+static bool is_quiet(box_sessions *all)
+{
+    size_t at = 0;
+    void *value;
+    while (box_map_next(all->by_uid, &at, &value)) {
+        if (((const box_session *)value)->active > 0)
+            return false;
+    }
+    return true;
+}
+
 void box_sessions_check_drained_locked(box_sessions *all)
 {
-    if (all->draining && all->live == 0 && all->drained != NULL) {
+    if (all->draining && all->drained != NULL && all->live == all->staying && is_quiet(all)) {
         box_loop_post(box_loops_get(all->loops, 0), all->drained, all->drained_arg);
         all->drained = NULL;
     }
@@ -268,11 +306,12 @@ static bool happens_locked(box_session *s, box_session_event event, box_stop_rea
         s->stopped_wall_ns = s->updated_wall_ns;
     }
     box_watches_tell(s, BOX_WATCH_STATE_CHANGED);
-    if (event == BOX_EVENT_READY) {
+    if (event == BOX_EVENT_READY && !s->adopted) { /* being taken over is no use */
         s->last_used = now;
         s->last_used_wall_ns = s->updated_wall_ns;
-        answer_all(&s->want_run, s, NULL);
     }
+    if (event == BOX_EVENT_READY)
+        answer_all(&s->want_run, s, NULL);
     box_session_note_idle_locked(s);
     if (event == BOX_EVENT_STOP || event == BOX_EVENT_FAIL || event == BOX_EVENT_LOST) {
         box_error err = {0};
@@ -326,6 +365,22 @@ bool box_session_ask_stop(box_session *s, box_stop_reason reason)
 
 /* --- entering --------------------------------------------------------------------------------- */
 
+static void insert_locked(box_session *s, box_tenancy *t)
+{
+    box_sessions *all = s->all;
+    all->live++;
+    t->live++;
+    box_session *old = box_sessions_find_locked(all, s->tenant_name, s->id);
+    if (old != NULL)
+        box_session_remove_locked(old);
+    s->tenant = t;
+    s->in_table = true;
+    box_list_append(&t->sessions, &s->of_tenant);
+    key k = key_of(s->tenant_name, s->id);
+    (void)box_map_put_bytes(all->by_key, k.text, k.len, box_session_ref(s)); /* old one left */
+    (void)box_map_put_bytes(all->by_uid, &s->uid, sizeof s->uid, box_session_ref(s)); /* random */
+}
+
 static int session_limit(box_sessions *all, const box_tenancy *t, bool tenant_full, box_error *err)
 {
     (void)box_fail(err, BOX_SESSION_LIMIT,
@@ -350,18 +405,16 @@ int box_sessions_enter_locked(box_session *s, bool *waits, box_error *err)
         box_tenancy_drop_if_unused(all, t);
         return rc;
     }
-    all->live++;
     all->created_total++;
-    t->live++;
-    box_session *old = box_sessions_find_locked(all, s->tenant_name, s->id);
-    if (old != NULL)
-        box_session_remove_locked(old);
-    s->tenant = t;
-    s->in_table = true;
-    box_list_append(&t->sessions, &s->of_tenant);
-    key k = key_of(s->tenant_name, s->id);
-    (void)box_map_put_bytes(all->by_key, k.text, k.len, box_session_ref(s)); /* old one left */
-    (void)box_map_put_bytes(all->by_uid, &s->uid, sizeof s->uid, box_session_ref(s)); /* random */
+    insert_locked(s, t);
     box_watches_tell(s, BOX_WATCH_CREATED);
     return 0;
+}
+
+void box_sessions_enter_restored_locked(box_session *s, box_time now)
+{
+    box_session *old = box_sessions_find_locked(s->all, s->tenant_name, s->id);
+    if (old != NULL) /* its record should have gone when it ended */
+        (void)box_session_stop_locked(old, BOX_STOP_LOST, now);
+    insert_locked(s, tenant_get(s->all, s->tenant_name));
 }

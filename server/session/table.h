@@ -13,6 +13,7 @@
 #include "loop/lock.h"
 #include "session/agent.h"
 #include "session/idem.h"
+#include "session/ledger.h"
 #include "session/machine.h"
 #include "session/profile.h"
 #include "session/warden.h"
@@ -46,6 +47,8 @@ struct box_sessions {
     box_budget *budget; /* NULL = none */
     int last_fd;        /* highest descriptor of a command's pipes */
     int64_t (*wall_ns)(void);
+    box_store *store;   /* NULL = no session is persistent */
+    box_ledger *ledger; /* NULL without a store */
 
     box_lock lock; /* guards everything below */
     box_session_defaults defaults;
@@ -57,6 +60,7 @@ struct box_sessions {
     box_list watches; /* box_session_watch.link */
     size_t n_watches;
     box_idem *idem;
+    uint32_t staying; /* of live: drain lets them be */
     bool draining;
     void (*drained)(void *arg);
     void *drained_arg;
@@ -101,7 +105,8 @@ struct box_session {
     size_t n_adjustments;
     uint32_t rebuilds;
     int64_t created_wall_ns;
-    box_time created_at;
+    box_time dies_at; /* whatever uses it */
+    bool adopted;     /* an earlier boxd made it */
     box_share memory; /* of it and of its commands */
 
     /* guarded by all->lock */
@@ -126,7 +131,10 @@ struct box_session {
     box_time extended_until;
     box_time ended_at;
     int64_t stopped_wall_ns;
-    bool deleted;      /* goes from the table when it has ended */
+    bool deleted; /* goes from the table when it has ended */
+    bool stays;   /* counted in all->staying */
+    bool touched; /* used or extended since that was written down */
+    box_time written_at;
     box_list want_run; /* box_waiter: until RUNNING or never */
     box_list want_end; /* box_waiter: until its sandbox is gone */
 
@@ -135,6 +143,7 @@ struct box_session {
     int cgroup_fd; /* S/box/x; -1 when there is none */
     int memory_fd; /* box_cgroup_open_memory */
     int pids_fd;   /* box_cgroup_open_pids */
+    bool recorded; /* written down: to be forgotten before its sandbox goes */
     bool socket_bound;
     bool create_asked; /* the warden's answer is on its way */
     bool sandbox_made; /* there may be something to destroy */
@@ -146,11 +155,16 @@ struct box_session {
     box_list running; /* box_exec that were sent to the agent */
     uint32_t n_queued, n_running;
     uint64_t next_exec_id;
-    box_list held; /* pipes of background processes */
+    uint64_t first_exec_id; /* smaller ones are of an earlier boxd */
+    box_timer *keep_timer;  /* until the warden answers for one that is adopted */
+    box_list held;          /* pipes of background processes */
     size_t n_held;
     box_timer *held_timer;
 };
 
+/* In state CREATED and no table; the id is copied unless it is NULL. */
+box_session *box_session_new(box_sessions *all, box_loop *home, const box_uid *uid,
+                             const char *tenant, const char *id);
 box_session *box_session_ref(box_session *s);
 void box_session_unref(box_session *s);
 void box_session_unrefp(box_session **s);
@@ -229,6 +243,8 @@ box_session *box_sessions_find_locked(box_sessions *all, const char *tenant, con
 /* Counts it and puts it into the table, in the place of an old record. SESSION_LIMIT. *waits:
  * another one was evicted for it, and it is started when that is gone. */
 int box_sessions_enter_locked(box_session *s, bool *waits, box_error *err) BOX_MUST_USE;
+/* The same for one that an earlier boxd made: no limit holds it up. */
+void box_sessions_enter_restored_locked(box_session *s, box_time now);
 /* Its state, or what uses it, changed: it becomes the last or none of its tenant's idle ones. */
 void box_session_note_idle_locked(box_session *s);
 /* evict.c: makes room for s, a session of t, when t (or else the server) is full: the least
@@ -239,13 +255,25 @@ bool box_session_evict_locked(box_session *s, box_tenancy *t, bool tenant_full);
 void box_session_remove_locked(box_session *s);
 /* STOP, and the home loop is told. */
 bool box_session_stop_locked(box_session *s, box_stop_reason reason, box_time now);
-/* When it ends if nothing uses it (maybe never), and whatever uses it. */
+/* When it ends if nothing uses it; maybe never. */
 box_time box_session_idle_at(const box_session *s);
-box_time box_session_lifetime_at(const box_session *s);
 void box_tenancy_drop_if_unused(box_sessions *all, box_tenancy *t);
 /* Tells who drains when nothing lives any more. */
 void box_sessions_check_drained_locked(box_sessions *all);
 int box_session_not_running_locked(const box_session *s, box_error *err);
+
+/* --- surviving boxd: survive.c ---------------------------------------------------------------- */
+
+/* Writes it down as it is now; done(arg) on this loop when it is on the disk, or with why it is
+ * not. Nothing to do (and no error) for one that is not persistent, or ends, unless it is to be
+ * forgotten. */
+void box_session_write(box_session *s, box_session_change_kind kind,
+                       void (*done)(void *arg, const box_error *err), void *arg);
+/* When it was used, unless that was written down less than pause_ns ago. Lock held. */
+void box_session_touch_locked(box_session *s, box_time now, uint64_t pause_ns);
+/* Brings back what the store has, before the loops run. Puts into `known` the uids of all that may
+ * live. */
+int box_sessions_restore(box_sessions *all, box_map *known, box_error *err) BOX_MUST_USE;
 
 /* --- waiters ---------------------------------------------------------------------------------- */
 
@@ -260,7 +288,10 @@ void box_session_answer_error(box_session_done done, void *arg, const box_error 
 /* --- home loop: sandbox.c --------------------------------------------------------------------- */
 
 void box_sandbox_start(void *session); /* posted */
-void box_sandbox_end(void *session);   /* posted: its state is STOPPING */
+void box_sandbox_adopt(void *session); /* posted: an earlier boxd made it */
+/* It cannot be had after all. */
+void box_sandbox_failed(box_session *s, const box_error *why);
+void box_sandbox_end(void *session); /* posted: its state is STOPPING */
 void box_sandbox_lost(box_session *s, const char *cause, box_stop_reason reason);
 /* One running exec less: the teardown may be waiting for the last. */
 void box_sandbox_exec_gone(box_session *s);

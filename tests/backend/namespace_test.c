@@ -466,7 +466,6 @@ static void what_is_not_built_is_refused_by_name(void **state)
         const char *field;
     } rows[] = {
         {{.flags = BOX_CREATE_NETWORK_ON}, "network"},
-        {{.flags = BOX_CREATE_PERSISTENT}, "persistent"},
         {{.image = "debian"}, "image"},
         {{.workspace_bytes = 257 * MIB}, "workspace_limit"},
     };

@@ -88,7 +88,7 @@ class Help(unittest.TestCase):
     def test_what_is_not_built_says_so(self):
         for words in (("run",), ("exec",), ("session", "create")):
             text = run(*words, "--help").stdout
-            for option in ("image", "network", "persistent"):
+            for option in ("image", "network"):
                 self.assertRegex(text, rf"(?m)^ +--{option}.*not built yet\)$")
 
 

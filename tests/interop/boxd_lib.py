@@ -579,6 +579,14 @@ class OwnServerCase(BoxdCase):
         time.sleep(0.1)  # and boxd has heard of it
         return call
 
+    def crash(self, name):
+        """kill -9 of `boxd` or `warden`."""
+        server = getattr(self.boxd, name)
+        setattr(self.boxd, name, None)
+        os.kill(server.pid, signal.SIGKILL)
+        server.wait()
+        server.process.stdout.close()
+
     def restart_boxd(self):
         """A new boxd on the same state; a client of it."""
         self.client.close()

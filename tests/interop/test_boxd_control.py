@@ -132,9 +132,9 @@ class Control(Case):
             self.assertIn("kernel", b.detail)
             holds = {g.name: g.holds for g in b.guarantees}
             self.assertEqual(set(holds), GUARANTEES)
-            for name in ("filesystem", "process", "network_off", "user", "seccomp"):
+            for name in ("filesystem", "process", "network_off", "user", "seccomp", "persistent"):
                 self.assertTrue(holds[name], name)
-            for name in ("network_on", "images", "persistent"):
+            for name in ("network_on", "images"):
                 self.assertFalse(holds[name], name)
 
     def test_a_backend_that_is_not_configured_is_named(self):

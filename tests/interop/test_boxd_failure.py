@@ -115,9 +115,7 @@ class Warden(OwnServerCase):
     def test_without_it_nothing_starts_and_with_it_again_all_works(self):
         self.client.create(self.sid)
         running = self.start(["sleep", "60"])
-        os.kill(self.boxd.warden.pid, signal.SIGKILL)
-        self.boxd.warden.wait()
-        self.boxd.warden.process.stdout.close()
+        self.crash("warden")
 
         def is_down():
             return not self.client.control.Health(self.pb.control.HealthRequest()).available
@@ -238,19 +236,13 @@ class Drain(OwnServerCase):
 
 
 class Crash(OwnServerCase):
-    def crash(self):
-        os.kill(self.boxd.boxd.pid, signal.SIGKILL)
-        self.boxd.boxd.wait()
-        self.boxd.boxd.process.stdout.close()
-        self.boxd.boxd = None
-
     def test_leftovers_are_gone_after_the_restart(self):
         for i in range(10):
             self.client.create(f"{self.sid}-{i}")
             self.client.run("(setsid sleep 1000 &)", f"{self.sid}-{i}")
         self.start(["sleep", "1000"])
         self.assertGreater(len(self.boxd.processes()), 10)
-        self.crash()
+        self.crash("boxd")
         self.restart_boxd()
         self.boxd.wait_nothing_left()
         listed = self.client.sessions.ListSessions(self.pb.session.ListSessionsRequest())
@@ -266,7 +258,7 @@ class Crash(OwnServerCase):
         gone = self.client.admin.CreateToken(pb.CreateTokenRequest(scopes=["session.read"]))
         self.client.admin.RevokeToken(pb.RevokeTokenRequest(token_id=gone.token.token_id))
         token, ca = self.boxd.token, self.boxd.ca
-        self.crash()
+        self.crash("boxd")
         self.restart_boxd()
         self.assertEqual((self.boxd.token, self.boxd.ca), (token, ca))
         self.assertEqual(self.client.admin.GetTenant(
@@ -280,10 +272,8 @@ class Crash(OwnServerCase):
     def test_both_killed_at_once(self):
         for i in range(5):
             self.client.create(f"{self.sid}-{i}")
-        self.crash()
-        os.kill(self.boxd.warden.pid, signal.SIGKILL)
-        self.boxd.warden.wait()
-        self.boxd.warden.process.stdout.close()
+        self.crash("boxd")
+        self.crash("warden")
         self.client.close()
         self.boxd.start()
         BoxdCase.client = self.boxd.client()
@@ -294,7 +284,7 @@ class Crash(OwnServerCase):
         calls = [self.client.execs.Exec.future(self.client.exec_request(["sleep", "60"]))
                  for _ in range(20)]
         time.sleep(0.02)
-        self.crash()
+        self.crash("boxd")
         for call in calls:
             with self.assertRaises(grpc.RpcError) as caught:
                 call.result()

@@ -1,8 +1,15 @@
-"""How long sessions of the real server live: eviction, and no idle end."""
+"""How long sessions of the real server live: eviction, no idle end, and persistent ones that outlive
+boxd and its warden."""
+
+import os
+import signal
+import sys
+
+import grpc
 
 import boxd_lib
 import lib
-from boxd_lib import OwnServerCase, duration
+from boxd_lib import BoxdCase, OwnServerCase, duration
 from grpc import StatusCode
 
 
@@ -44,6 +51,217 @@ class Endless(OwnServerCase):
         session = self.client.get(self.sid)
         self.assertEqual((session.state, session.spec.idle_ttl),
                          (self.t.SESSION_STATE_RUNNING, duration(0)))
+
+
+class Persistent(OwnServerCase):
+    """What was made before a part of Box ended is there afterwards, and goes when it is deleted."""
+
+    def make(self):
+        """A session with a file, a background process and a used command id; its uid."""
+        session = self.client.create(self.sid, persistent=True, pids_limit=77, env={"KEPT": "yes"},
+                                     labels={"a": "b"})
+        self.assertEqual(session.spec.idle_ttl, duration(0))
+        self.client.out("echo data >/workspace/file; (setsid sleep 1000 >/dev/null 2>&1 &)",
+                        self.sid)
+        return session.uid
+
+    def check(self, uid, execs):
+        session = self.client.get(self.sid)
+        self.assertEqual(
+            (session.uid, session.state, session.rebuilds, session.total_execs,
+             session.spec.pids_limit, session.spec.persistent, dict(session.spec.labels),
+             list(session.env_keys)),
+            (uid, self.t.SESSION_STATE_RUNNING, 0, execs, 77, True, {"a": "b"}, ["KEPT"]))
+        listed = self.client.sessions.ListSessions(self.pb.session.ListSessionsRequest())
+        self.assertEqual([s.uid for s in listed.sessions], [uid])
+        answer = self.completes(self.client.run("cat /workspace/file; echo $KEPT", self.sid))
+        self.assertEqual(answer.stdout_data, b"data\nyes\n")
+        self.assertFalse(answer.session_created)
+        self.assertIn("sleep", self.commands_in(self.sid))
+        self.completes(self.client.run(["true"], self.sid,
+                                       spec={"persistent": True}))  # compared: it is
+
+    def gone(self):
+        self.client.delete(self.sid)
+        self.boxd.wait_nothing_left()
+
+    def wait_running(self):
+        lib.wait_for(lambda: self.client.get(self.sid).state == self.t.SESSION_STATE_RUNNING,
+                     "it is taken over")
+
+    def test_boxd_ends_and_comes_back(self):
+        uid = self.make()
+        other = self.client.create().uid
+        for i in range(2):
+            self.boxd.stop_boxd()
+            self.assertFalse(self.boxd.processes(other), "one that is not persistent stayed")
+            self.assertTrue(self.boxd.processes(uid))
+            self.restart_boxd()
+            self.wait_running()
+            self.check(uid, 1 + 3 * i)
+        self.gone()
+
+    def test_boxd_is_killed(self):
+        uid = self.make()
+        other = self.client.create().uid
+        self.crash("boxd")
+        self.restart_boxd()
+        self.wait_running()
+        lib.wait_for(lambda: not self.boxd.processes(other), "the other is swept")
+        session = self.client.get(self.sid)
+        self.assertEqual((session.uid, session.rebuilds), (uid, 0))
+        self.check(uid, session.total_execs)  # a use of the last seconds may not be counted
+        self.gone()
+
+    def test_the_warden_ends_and_comes_back(self):
+        uid = self.make()
+        self.boxd.warden.stop()
+        self.boxd.start_warden()
+        self.boxd.wait_backend()
+        self.check(uid, 1)
+        self.gone()
+
+    def test_the_warden_is_killed(self):
+        uid = self.make()
+        self.crash("warden")
+        self.boxd.start_warden()
+        self.boxd.wait_backend()
+        self.check(uid, 1)
+        self.gone()
+
+    def test_both_are_killed(self):
+        uid = self.make()
+        for _ in range(3):
+            self.crash("boxd")
+            self.crash("warden")
+            self.client.close()
+            self.boxd.start()
+            BoxdCase.client = self.boxd.client()
+            self.wait_running()
+            self.check(uid, self.client.get(self.sid).total_execs)
+        self.gone()
+
+    def test_boxd_comes_back_before_its_warden(self):
+        """The agent is asked itself; its numbers come when the warden is back."""
+        self.make()
+        before = self.client.run(["true"], self.sid).verdict
+        self.crash("boxd")
+        self.crash("warden")
+        self.client.close()
+        self.boxd.start_boxd(wait_backend=False)
+        BoxdCase.client = self.boxd.client()
+        self.wait_running()
+        self.completes(self.client.run(["true"], self.sid))
+        self.boxd.start_warden()
+        self.boxd.wait_backend()
+        lib.wait_for(lambda: self.client.run(["true"], self.sid).verdict.cpu_source ==
+                     before.cpu_source, "the numbers are back")
+        self.assertTrue(self.client.get(self.sid).usage.HasField("memory_bytes"))
+        self.gone()
+
+    def test_what_runs_while_boxd_is_killed(self):
+        uid = self.make()
+        call = self.start("echo begun >/workspace/mark; sleep 77; echo done >/workspace/mark")
+        lib.wait_for(lambda: b"sleep\x0077" in self.command_lines(uid), "it sleeps")
+        self.crash("boxd")
+        with self.assertRaises(grpc.RpcError) as caught:
+            call.result()
+        self.assertEqual(caught.exception.code(), StatusCode.UNAVAILABLE)
+        self.restart_boxd()
+        self.wait_running()
+        # Nobody waits for it any more: it is killed, and its slot is free.
+        lib.wait_for(lambda: b"sleep\x0077" not in self.command_lines(uid), "it is killed")
+        self.assertEqual(self.client.out("cat /workspace/mark", self.sid), "begun")
+        self.gone()
+
+    def command_lines(self, uid):
+        lines = b""
+        for pid in self.boxd.processes(uid):
+            try:
+                with open(f"/proc/{pid}/cmdline", "rb") as f:
+                    lines += f.read() + b"\n"
+            except OSError:
+                pass
+        return lines
+
+    def test_a_sandbox_that_died_meanwhile_is_lost(self):
+        uid = self.make()
+        self.crash("boxd")
+        os.kill(self.boxd.first_process(uid), signal.SIGKILL)
+        self.restart_boxd()
+        lib.wait_for(lambda: self.client.get(self.sid).state == self.t.SESSION_STATE_ERROR,
+                     "it is lost")
+        self.assertEqual(self.client.get(self.sid).stop_reason, self.t.STOP_REASON_SANDBOX_LOST)
+        self.completes(self.client.run(["true"], self.sid))  # made anew, as it was
+        again = self.client.get(self.sid)
+        self.assertEqual((again.rebuilds, again.spec.persistent, again.spec.pids_limit),
+                         (1, True, 77))
+        self.assertNotEqual(again.uid, uid)
+        self.crash("boxd")
+        self.restart_boxd()
+        self.wait_running()
+        self.assertEqual(self.client.get(self.sid).uid, again.uid)
+        self.gone()
+
+    def test_what_was_deleted_does_not_come_back(self):
+        self.make()
+        self.client.delete(self.sid)
+        self.crash("boxd")
+        self.restart_boxd()
+        self.fails(StatusCode.NOT_FOUND, "SESSION_NOT_FOUND", lambda: self.client.get(self.sid))
+        self.boxd.wait_nothing_left()
+
+    def test_killed_while_one_is_made(self):
+        """Either it is there and works, or nothing is left of it."""
+        for i in range(8):
+            call = self.client.sessions.CreateSession.future(self.pb.session.CreateSessionRequest(
+                session_id=f"{self.sid}-{i}", spec=self.t.SessionSpec(persistent=True)))
+            made = False
+            try:
+                call.result(timeout=i * 0.004)
+                made = True
+            except (grpc.FutureTimeoutError, grpc.RpcError):
+                pass
+            self.crash("boxd")
+            self.restart_boxd()
+            listed = self.client.sessions.ListSessions(
+                self.pb.session.ListSessionsRequest()).sessions
+            self.assertTrue(listed or not made, "an answered session is gone")
+            for session in listed:
+                self.completes(self.client.run(["true"], session.session_id))
+                self.client.delete(session.session_id)
+            self.boxd.wait_nothing_left()
+
+    def test_another_boxd_at_the_same_warden(self):
+        uid = self.make()
+        other = boxd_lib.Boxd(sys.argv[1], start=False)
+        self.addCleanup(other.kill)
+        path = other.folder.file("boxd.yaml")
+        with open(path, encoding="utf-8") as f:
+            config = f.read()
+        with open(path, "w", encoding="utf-8") as f:
+            f.write(config.replace(other.socket, self.boxd.socket))
+        os.chmod(self.boxd.folder.path, 0o711)
+        other.start_boxd()
+        client = other.client()
+        theirs = client.create("theirs", persistent=True).uid
+        self.assertEqual(len(client.sessions.ListSessions(
+            self.pb.session.ListSessionsRequest()).sessions), 1)
+        self.crash("boxd")
+        other.stop_boxd()
+        self.restart_boxd()
+        self.wait_running()
+        self.check(uid, self.client.get(self.sid).total_execs)
+        self.assertTrue(self.boxd.processes(theirs))
+        other.start_boxd()
+        client = other.client()
+        self.completes(client.run(["true"], "theirs"))
+        self.assertEqual(client.get("theirs").uid, theirs)
+        client.delete("theirs")
+        client.close()
+        other.stop_boxd()
+        self.check(uid, self.client.get(self.sid).total_execs)
+        self.gone()
 
 
 if __name__ == "__main__":

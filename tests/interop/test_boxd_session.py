@@ -153,7 +153,6 @@ class Create(Case):
                            ("network_on", {"profile": "network_basic"}),
                            ("images", {"image": "debian:12"}),
                            ("extra_mounts", {"extra_mounts": [mount]}),
-                           ("persistent", {"persistent": True}),
                            ("skills", {"skills": {"all": True}}),
                            ("tools", {"tools": {"all": True}}),
                            ("extra_hosts", {"extra_hosts": {"h": "127.0.0.1"}}),
@@ -163,8 +162,8 @@ class Create(Case):
             self.assertIn(name, failure.metadata["guarantees"].split(","), failure)
             self.assertIn("backend", failure.metadata)
         self.invalid(lambda: self.create_call(guarantees=["teleport"]), "spec.guarantees")
-        self.fails(StatusCode.FAILED_PRECONDITION, "GUARANTEE_UNSUPPORTED",
-                   lambda: self.client.run(["true"], spec={"persistent": True}))
+        self.invalid(lambda: self.client.run(["true"], spec={"persistent": True}),
+                     "spec.persistent")  # a sandbox that goes with the call
         self.fails(StatusCode.NOT_FOUND, "SESSION_NOT_FOUND", lambda: self.client.get(self.sid))
 
     def test_guarantees_that_hold_are_marked_required(self):

@@ -6,5 +6,6 @@
 
 void fake_loop_enter(box_loop *l);   /* what box_loop_current says from now on */
 void fake_time_advance(uint64_t ns); /* timers fire at the next turn */
+int64_t fake_wall_ns(void);          /* a wall clock that goes along */
 /* Runs posts, due timers and ready watches of all loops once; false when there was nothing. */
 bool fake_loops_turn(box_loops *all);

@@ -9,15 +9,22 @@
 #include "base/alloc.h"
 #include "base/fd.h"
 
+void fake_warden_reconnect(fake_warden *w)
+{
+    int pair[2];
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair) < 0)
+        abort();
+    box_closep(&w->fd);
+    w->fd = pair[0];
+    w->peer = pair[1];
+}
+
 void fake_warden_init(fake_warden *w)
 {
     (void)signal(SIGPIPE, SIG_IGN); /* as in boxd */
     *w = (fake_warden){.guarantees = (1u << 18) - 1 - BOX_G_NETWORK_ON - BOX_G_IMAGES};
-    int pair[2];
-    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair) < 0)
-        abort();
-    w->fd = pair[0];
-    w->peer = pair[1];
+    w->fd = -1;
+    fake_warden_reconnect(w);
     (void)snprintf(w->memory_dir, sizeof w->memory_dir, "/tmp/box-fake-XXXXXX");
     if (mkdtemp(w->memory_dir) == NULL)
         abort();
@@ -233,6 +240,16 @@ static void on_signal(fake_sandbox *s, uint64_t id, const box_agent_signal *sign
     }
 }
 
+/* To the next boxd. */
+static void repeat_started(fake_sandbox *s)
+{
+    const box_agent_started started = {.pid = 7};
+    for (int i = 0; i < FAKE_MAX_PROGRAMS; i++) {
+        if (s->programs[i].used && !s->programs[i].ended)
+            send_agent(s, BOX_AGENT_STARTED, s->programs[i].id, &started);
+    }
+}
+
 static void on_agent_packet(fake_warden *w, fake_sandbox *s, const box_agent_packet *packet,
                             int *fds, size_t n_fds)
 {
@@ -243,6 +260,7 @@ static void on_agent_packet(fake_warden *w, fake_sandbox *s, const box_agent_pac
             hello.reserved = 99;
         if (!w->mute_agent)
             send_agent(s, BOX_AGENT_HELLO, 0, &hello);
+        repeat_started(s);
         return;
     case BOX_AGENT_START: {
         fake_program *p = place(s);
@@ -284,6 +302,8 @@ static bool step_sandbox(fake_warden *w, fake_sandbox *s)
             any |= step_program(s, &s->programs[i]);
     }
     ssize_t n = box_fd_receive(s->fd, data, sizeof data, fds, &n_fds, &err);
+    if (n == 0)
+        box_closep(&s->fd); /* another boxd may come */
     if (n <= 0)
         return any;
     box_agent_packet packet;
@@ -391,6 +411,7 @@ static void on_warden_packet(fake_warden *w, const uint8_t *data, size_t len, co
         break;
     case BOX_WARDEN_KEEP:
         w->keeps++;
+        answer.alive = find(w, &body.target.uid) != NULL ? BOX_ALIVE : BOX_DEAD;
         break;
     case BOX_WARDEN_LIMITS:
         w->limits++;

@@ -65,6 +65,8 @@ typedef struct fake_warden {
 /* Ignores SIGPIPE in this process. */
 void fake_warden_init(fake_warden *w);
 void fake_warden_done(fake_warden *w);
+/* boxd's end is closed: makes a new pair, peer is the new boxd's end. Sandboxes stay. */
+void fake_warden_reconnect(fake_warden *w);
 /* Handles all that came; false when there was nothing. Never waits. */
 bool fake_warden_step(fake_warden *w);
 /* PID 1 of the sandbox ends: its channel closes and EXITED is sent (when the warden knows). */

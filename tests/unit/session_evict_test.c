@@ -56,7 +56,7 @@ static void begin(rig *r, uint32_t max, uint32_t max_per_tenant)
 {
     box_sessions_config config = {
         .evict_idle = true, .max_sessions = max, .max_sessions_per_tenant = max_per_tenant};
-    rig_init(r, &config);
+    rig_init_stored(r, &config);
 }
 
 static void the_least_recently_used_idle_session_makes_room(void **state)
@@ -91,11 +91,11 @@ static void what_runs_is_extended_or_persistent_is_never_evicted(void **state)
     rig_exec(&r, &o, "busy", "hang");
     assert_int_equal(create(&r, "t", "extended", NULL), BOX_NONE);
     assert_int_equal(create(&r, "t", "persistent", &persistent), BOX_NONE);
-    box_session_info info;
-    box_error err = {0};
-    assert_int_equal(box_session_extend(r.all, "t", "extended", 60 * BOX_SECOND, &info, &err), 0);
-    box_session_info_done(&info);
     answer a = {0};
+    box_session_extend(r.all, "t", "extended", 60 * BOX_SECOND, answer_done, &a);
+    rig_settle(&r);
+    assert_int_equal(a.error.reason, BOX_NONE);
+    answer_free(&a);
     rig_create(&r, &a, "more", NULL);
     assert_int_equal(a.error.reason, BOX_SESSION_LIMIT);
     assert_true(a.error.retry_ms > 0);
@@ -191,7 +191,7 @@ static void no_idle_end_is_for_those_who_may(void **state)
     rig r;
     box_spec endless = {.set = BOX_SPEC_IDLE_TTL};
     box_spec both = {.set = BOX_SPEC_IDLE_TTL | BOX_SPEC_PERSISTENT, .persistent = true};
-    rig_init(&r, NULL);
+    rig_init_stored(&r, NULL);
     answer a = {0};
     rig_create(&r, &a, "s", &endless);
     assert_int_equal(a.error.reason, BOX_PERMISSION);
@@ -213,7 +213,7 @@ static void a_session_without_idle_end_ends_with_its_lifetime(void **state)
     box_sessions_config config = {.allow_no_idle_ttl = true, .lifetime_ns = 3600 * BOX_SECOND};
     box_spec endless = {.set = BOX_SPEC_IDLE_TTL};
     box_spec persistent = {.set = BOX_SPEC_PERSISTENT, .persistent = true};
-    rig_init(&r, &config);
+    rig_init_stored(&r, &config);
     assert_int_equal(create(&r, "t", "endless", &endless), BOX_NONE);
     assert_int_equal(create(&r, "t", "persistent", &persistent), BOX_NONE);
     assert_int_equal(create(&r, "t", "other", NULL), BOX_NONE);

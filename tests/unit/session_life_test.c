@@ -274,19 +274,22 @@ static void looking_is_no_use_and_extending_only_lengthens(void **state)
     box_spec ttl = {.set = BOX_SPEC_IDLE_TTL, .idle_ttl_ns = 20 * BOX_SECOND};
     rig_create(r, &a, "s", &ttl);
     answer_free(&a);
-    box_session_info info;
-    box_error err = {0};
-    assert_int_equal(box_session_extend(r->all, "t", "s", 60 * BOX_SECOND, &info, &err), 0);
-    box_session_info_done(&info);
-    assert_int_equal(box_session_extend(r->all, "t", "s", 5 * BOX_SECOND, &info, &err), 0);
-    box_session_info_done(&info);
+    box_session_extend(r->all, "t", "s", 60 * BOX_SECOND, answer_done, &a);
+    rig_settle(r);
+    assert_int_equal(a.error.reason, BOX_NONE);
+    answer_free(&a);
+    box_session_extend(r->all, "t", "s", 5 * BOX_SECOND, answer_done, &a);
+    rig_settle(r);
+    answer_free(&a);
     rig_wait(r, 55 * BOX_SECOND);
     assert_int_equal(state_of(r, "s"), BOX_SESSION_RUNNING);
     rig_wait(r, 7 * BOX_SECOND); /* looked at just now */
     assert_int_equal(state_of(r, "s"), BOX_SESSION_STOPPED);
-    assert_true(box_session_extend(r->all, "t", "s", BOX_SECOND, &info, &err) < 0);
-    assert_int_equal(err.reason, BOX_SESSION_NOT_RUNNING);
-    assert_string_equal(box_error_get(&err, "stop_reason"), "idle");
+    box_session_extend(r->all, "t", "s", BOX_SECOND, answer_done, &a);
+    rig_settle(r);
+    assert_int_equal(a.error.reason, BOX_SESSION_NOT_RUNNING);
+    assert_string_equal(box_error_get(&a.error, "stop_reason"), "idle");
+    answer_free(&a);
 }
 
 static void the_hard_lifetime_ends_even_a_busy_session(void **state)

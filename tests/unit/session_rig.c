@@ -4,29 +4,70 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "temp_dir.h"
 
-void rig_init(rig *r, const box_sessions_config *config)
+static int nothing(void *arg, box_error *err)
 {
-    *r = (rig){0};
+    (void)arg;
+    (void)err;
+    return 0;
+}
+
+/* Two loops, connected to the fake warden. */
+static void begin(rig *r)
+{
     box_error err = {0};
+    box_backend_config backend = {.name = "namespace", .fd = r->warden.peer};
+    r->warden.peer = -1;
     if (box_loops_new(2, 0, &r->loops, &err) < 0)
         abort();
     fake_loop_enter(box_loops_get(r->loops, 1));
+    if (r->state[0] != '\0' && box_store_open(r->state, &r->store, &err) < 0)
+        abort();
+    box_sessions_config c = r->config;
+    c.loops = r->loops;
+    c.run_dir = r->dir;
+    c.backends = &backend;
+    c.n_backends = 1;
+    c.store = r->store;
+    if (box_sessions_new(&c, &r->all, &err) < 0)
+        abort();
+    rig_settle(r);
+}
+
+static void prepare(rig *r, const box_sessions_config *config)
+{
+    *r = (rig){0};
     fake_warden_init(&r->warden);
     (void)snprintf(r->dir, sizeof r->dir, "/tmp/box-run-XXXXXX");
     if (mkdtemp(r->dir) == NULL)
         abort();
-    box_backend_config backend = {.name = "namespace", .fd = r->warden.peer};
-    r->warden.peer = -1;
-    box_sessions_config c = config != NULL ? *config : (box_sessions_config){0};
-    c.loops = r->loops;
-    c.run_dir = r->dir;
-    c.instance = box_uid_new();
-    c.backends = &backend;
-    c.n_backends = 1;
-    if (box_sessions_new(&c, &r->all, &err) < 0)
+    if (config != NULL)
+        r->config = *config;
+    r->config.instance = box_uid_new();
+}
+
+void rig_init(rig *r, const box_sessions_config *config)
+{
+    prepare(r, config);
+    begin(r);
+}
+
+void rig_init_stored(rig *r, const box_sessions_config *config)
+{
+    box_error err;
+    box_store *store;
+    bool seeded;
+    box_tenant t = {.id = "t"};
+    box_token token = {.id = 1, .tenant = "t"};
+    prepare(r, config);
+    (void)snprintf(r->state, sizeof r->state, "/tmp/box-state-XXXXXX");
+    if (mkdtemp(r->state) == NULL || box_store_open(r->state, &store, &err) < 0 ||
+        box_store_seed(store, &t, &token, nothing, NULL, &seeded, &err) < 0)
         abort();
-    rig_settle(r);
+    box_store_close(store);
+    r->config.wall_ns = fake_wall_ns;
+    begin(r);
 }
 
 static void drained(void *arg)
@@ -34,16 +75,60 @@ static void drained(void *arg)
     *(bool *)arg = true;
 }
 
-void rig_done(rig *r)
+static void drain(rig *r)
 {
     bool over = false;
     box_sessions_drain(r->all, drained, &over);
     for (int i = 0; i < 60 && !over; i++)
         rig_wait(r, BOX_SECOND);
     rig_wait(r, 30 * BOX_SECOND);
+}
+
+static void end(rig *r)
+{
     box_sessions_free(r->all);
-    fake_warden_done(&r->warden);
     box_loops_free(r->loops);
+    box_store_close(r->store);
+    r->store = NULL;
+}
+
+void rig_restart(rig *r, bool killed)
+{
+    if (!killed)
+        drain(r);
+    end(r);
+    while (fake_warden_step(&r->warden)) /* the agents see it go */
+        continue;
+    fake_warden_reconnect(&r->warden);
+    begin(r);
+}
+
+/* Persistent sessions would stay. */
+static void delete_all(rig *r)
+{
+    box_session_info *infos;
+    size_t n;
+    bool more;
+    const box_session_filter any = {0};
+    box_session_list(r->all, "t", &any, 0, NULL, 1000, &infos, &n, &more);
+    for (size_t i = 0; i < n; i++) {
+        answer a = {0};
+        box_session_delete(r->all, "t", infos[i].id, true, answer_done, &a);
+        rig_wait(r, 2 * BOX_SECOND);
+        answer_free(&a);
+    }
+    box_session_list_free(infos, n);
+}
+
+void rig_done(rig *r)
+{
+    if (r->store != NULL)
+        delete_all(r);
+    drain(r);
+    end(r);
+    fake_warden_done(&r->warden);
+    if (r->state[0] != '\0')
+        temp_dir_remove_path(r->state);
     if (rmdir(r->dir) < 0)
         abort(); /* a socket was left behind */
 }
@@ -208,7 +293,8 @@ void answer_done(void *arg, const box_session_info *info, const box_error *err)
     a->info.id = box_strdup(info->id);
     a->info.tenant = box_strdup(info->tenant);
     a->info.backend = box_strdup(info->backend);
-    box_spec_copy(&a->info.spec, &info->spec);
+    box_spec_copy_but_env(&a->info.spec, &info->spec);
+    box_spec_set_env_names(&a->info.spec, info->spec.env, info->spec.n_env);
     a->has_info = true;
 }
 

@@ -10,11 +10,18 @@ typedef struct rig {
     box_loops *loops;
     fake_warden warden;
     char dir[64];
+    char state[64]; /* "" = no store */
+    box_store *store;
+    box_sessions_config config;
     box_sessions *all;
 } rig;
 
 /* config may be NULL; loops, run_dir, backends are filled in. Two loops; the test is on loop 1. */
 void rig_init(rig *r, const box_sessions_config *config);
+/* The same with a store, and a wall clock that goes along. */
+void rig_init_stored(rig *r, const box_sessions_config *config);
+/* Another boxd on the same store and sandboxes, after a drain or a kill (when nothing runs). */
+void rig_restart(rig *r, bool killed);
 void rig_done(rig *r);
 /* The same as CMocka's fixture, without a configuration. */
 int rig_set_up(void **state);

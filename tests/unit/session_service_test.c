@@ -325,7 +325,6 @@ static void what_is_not_built_is_refused_by_name(void **state)
     spec.skills = &skills;
     spec.extra_mounts = mounts;
     spec.n_extra_mounts = 1;
-    box__v1__session_spec__set_persistent(&spec, true);
     Box__V1__CreateSessionRequest r;
     box__v1__create_session_request__init(&r);
     r.session_id = text("s");
@@ -333,7 +332,7 @@ static void what_is_not_built_is_refused_by_name(void **state)
     test_call c;
     call(f, &c, "/box.v1.SessionService/CreateSession", &r.base);
     assert_int_equal(c.status.reason, BOX_GUARANTEE_UNSUPPORTED);
-    assert_string_equal(box_error_get(&c.status, "guarantees"), "extra_mounts,skills,persistent");
+    assert_string_equal(box_error_get(&c.status, "guarantees"), "extra_mounts,skills");
     close_call(f, &c, BOX_NONE);
     Box__V1__SessionSpec on;
     box__v1__session_spec__init(&on);

@@ -81,7 +81,7 @@ static const struct argp_option options[] = {
      .doc = "/ may be written, up to 16 MiB; /usr and /etc stay read-only"},
     {.name = "persistent",
      .key = OPT_PERSISTENT,
-     .doc = "survives idle time and restarts (not built yet)"},
+     .doc = "outlives idle time and the server's restarts; not for run"},
     {.name = "session-env",
      .key = OPT_SESSION_ENV,
      .arg = "K=V",

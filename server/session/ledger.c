@@ -1,0 +1,156 @@
+#include "session/ledger.h"
+
+#include "base/alloc.h"
+#include "base/limits.h"
+#include "base/log.h"
+#include "loop/lock.h"
+
+struct box_ledger {
+    box_store *store;
+    box_lock lock; /* guards what follows but batch */
+    box_list waiting;
+    size_t n_waiting;
+    bool writing;
+    box_list batch; /* of the worker, and then of the loop that is told */
+};
+
+box_ledger *box_ledger_new(box_store *store)
+{
+    box_ledger *l = box_alloc(sizeof *l);
+    l->store = store;
+    box_lock_init(&l->lock);
+    box_list_init(&l->waiting);
+    box_list_init(&l->batch);
+    return l;
+}
+
+static void entry_free(box_ledger_entry *e)
+{
+    box_buf_done(&e->record);
+    free(e->tenant);
+    free(e);
+}
+
+static void free_all(box_list *entries)
+{
+    while (!box_list_empty(entries)) {
+        box_ledger_entry *e = BOX_CONTAINER(entries->next, box_ledger_entry, link);
+        box_list_remove(&e->link);
+        entry_free(e);
+    }
+}
+
+void box_ledger_free(box_ledger *l)
+{
+    if (l == NULL)
+        return;
+    free_all(&l->waiting);
+    free_all(&l->batch);
+    box_lock_done(&l->lock);
+    free(l);
+}
+
+box_ledger_entry *box_ledger_entry_new(box_session_change_kind kind, const box_uid *uid,
+                                       void (*done)(void *arg, const box_error *err), void *arg)
+{
+    box_ledger_entry *e = box_alloc(sizeof *e);
+    e->change = (box_session_change){.kind = kind, .uid = *uid};
+    box_buf_init(&e->record, BOX_SESSION_RECORD_BYTES);
+    e->reply_to = box_loop_current();
+    e->done = done;
+    e->arg = arg;
+    return e;
+}
+
+static void deliver(void *entry)
+{
+    box_ledger_entry *e = entry;
+    if (e->err.reason != BOX_NONE)
+        box_log(BOX_WARN, "session.write", BOX_ERR(&e->err));
+    if (e->done != NULL)
+        e->done(e->arg, e->err.reason != BOX_NONE ? &e->err : NULL);
+    entry_free(e);
+}
+
+void box_ledger_answer(box_ledger_entry *e, const box_error *err)
+{
+    if (err != NULL)
+        e->err = *err;
+    box_loop_post(e->reply_to, deliver, e);
+}
+
+static void answer_all(box_list *entries, const box_error *err)
+{
+    while (!box_list_empty(entries)) {
+        box_ledger_entry *e = BOX_CONTAINER(entries->next, box_ledger_entry, link);
+        box_list_remove(&e->link);
+        box_ledger_answer(e, err);
+    }
+}
+
+/* --- writing ---------------------------------------------------------------------------------- */
+
+BOX_WORKER static void write_batch(void *ledger)
+{
+    box_ledger *l = ledger;
+    box_session_change changes[BOX_LEDGER_BATCH];
+    size_t n = 0;
+    box_lock_take(&l->lock);
+    while (n < BOX_LEDGER_BATCH && !box_list_empty(&l->waiting)) {
+        box_ledger_entry *e = BOX_CONTAINER(l->waiting.next, box_ledger_entry, link);
+        box_list_remove(&e->link);
+        l->n_waiting--;
+        box_list_append(&l->batch, &e->link);
+        changes[n++] = e->change;
+    }
+    box_lock_release(&l->lock);
+    box_error err = {0};
+    if (box_store_sessions_write(l->store, changes, n, &err) == 0)
+        return;
+    for (box_list *at = l->batch.next; at != &l->batch; at = at->next)
+        BOX_CONTAINER(at, box_ledger_entry, link)->err = err;
+}
+
+static void written(void *ledger);
+
+/* With the lock held. What cannot be given to a worker has failed. */
+static void begin_locked(box_ledger *l)
+{
+    box_error err = {0};
+    l->writing = true;
+    if (box_loop_offload(box_loop_current(), write_batch, written, l, &err) == 0)
+        return;
+    l->writing = false;
+    l->n_waiting = 0;
+    answer_all(&l->waiting, &err);
+}
+
+static void written(void *ledger)
+{
+    box_ledger *l = ledger;
+    answer_all(&l->batch, NULL); /* each has its error already */
+    box_lock_take(&l->lock);
+    l->writing = false;
+    if (!box_list_empty(&l->waiting))
+        begin_locked(l);
+    box_lock_release(&l->lock);
+}
+
+void box_ledger_add(box_ledger *l, box_ledger_entry *e)
+{
+    e->change.tenant = e->tenant;
+    e->change.record = (box_bytes){box_buf_data(&e->record), box_buf_len(&e->record)};
+    box_lock_take(&l->lock);
+    if (l->n_waiting >= BOX_LEDGER_MAX_WAITING && e->change.kind != BOX_SESSION_FORGET) {
+        box_error err;
+        (void)box_fail(&err, BOX_RATE_LIMIT, "too many changes wait for the disk: retry later");
+        err.retry_ms = 1000;
+        box_ledger_answer(e, &err);
+    } else {
+        l->n_waiting++;
+        box_list_append(&l->waiting, &e->link);
+        if (!l->writing)
+            begin_locked(l);
+    }
+    box_lock_release(&l->lock);
+}
