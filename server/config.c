@@ -39,6 +39,10 @@ static const box_config_key keys[] = {
     {"server.auth", BOX_CONFIG_ENUM, AT(auth), .text = "token", .choices = auth_modes,
      .help = "token, or off: every caller is the administrator of tenant default (loopback and "
              "Unix sockets only)."},
+    {"server.health_needs_token", BOX_CONFIG_BOOL, AT(health_needs_token),
+     .help = "grpc.health.v1.Health asks for a valid token too; else anybody may call it."},
+    {"server.reflection", BOX_CONFIG_BOOL, AT(reflection), .number = true,
+     .help = "Serve grpc.reflection (v1 and v1alpha), to callers with a token."},
     {"server.require_init", BOX_CONFIG_BOOL, AT(require_init),
      .help = "Refuse tenants' calls with INIT_REQUIRED until an administrator called Initialize."},
     {"server.max_message_bytes", BOX_CONFIG_BYTES, AT(max_message_bytes),

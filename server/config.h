@@ -20,6 +20,8 @@ typedef struct box_server_config {
     box_config_records listen; /* box_listen_config */
     char *unix_socket;         /* NULL = none */
     int auth;                  /* box_auth_mode */
+    bool health_needs_token;
+    bool reflection;
     bool require_init;
     int64_t max_message_bytes;
     int64_t loops; /* 0 = one a core */

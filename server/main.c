@@ -183,6 +183,7 @@ static int open_identity(boxd *b, box_error *err)
     const box_policy_config config = {
         .store = b->store,
         .auth_off = b->conf.auth == BOX_AUTH_OFF,
+        .health_needs_token = b->conf.health_needs_token,
         .require_init = b->conf.require_init,
         .box_disabled = !b->conf.box_enabled,
         .own_uid = geteuid(),
@@ -329,7 +330,7 @@ static int open_services(boxd *b, box_error *err)
     add_unbuilt(b, &box_v1_image_service);
     add_service(b, box_health_service(b->health));
     box_reflection_services(b->reflection, reflection);
-    for (size_t i = 0; i < BOX_REFLECTION_SERVICES; i++)
+    for (size_t i = 0; i < BOX_REFLECTION_SERVICES && b->conf.reflection; i++)
         add_service(b, reflection[i]);
     box_reflection_set_listed(b->reflection, b->services, b->n_services);
     return 0;

@@ -183,7 +183,7 @@ int box_policy_decide(box_policy *p, const box_peer *peer, const char *path,
 {
     const box_method_rule *rule = box_method_rule_find(path);
     int64_t now_ns = p->config.wall_ns();
-    *open = rule != NULL && (rule->flags & BOX_METHOD_OPEN) != 0;
+    *open = rule != NULL && (rule->flags & BOX_METHOD_OPEN) != 0 && !p->config.health_needs_token;
     if (*open)
         return 0;
     if (atomic_load(&p->draining))

@@ -92,6 +92,7 @@ static const box_method_rule rules[] = {
     {"/box.v1.ToolService/CallTool", BOX_SCOPE_TOOL_CALL, BOX_METHOD_SANDBOX},
     {"/box.v1.ToolService/ListTools", BOX_SCOPE_SESSION_READ, 0},
     {"/grpc.health.v1.Health/Check", BOX_SCOPE_NONE, BOX_METHOD_OPEN | BOX_METHOD_BEFORE_INIT},
+    {"/grpc.health.v1.Health/List", BOX_SCOPE_NONE, BOX_METHOD_OPEN | BOX_METHOD_BEFORE_INIT},
     {"/grpc.health.v1.Health/Watch", BOX_SCOPE_NONE, BOX_METHOD_OPEN | BOX_METHOD_BEFORE_INIT},
     {"/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", BOX_SCOPE_NONE,
      BOX_METHOD_BEFORE_INIT},

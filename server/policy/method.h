@@ -4,7 +4,7 @@
 #include "policy/identity.h"
 
 typedef enum box_method_flags {
-    BOX_METHOD_OPEN = 1,        /* answered without authentication */
+    BOX_METHOD_OPEN = 1,        /* health: answered without authentication, unless configured */
     BOX_METHOD_BEFORE_INIT = 2, /* answered before Initialize, where server.require_init is set */
     BOX_METHOD_SANDBOX = 4,     /* BOX_DISABLED when box.enabled is false */
 } box_method_flags;

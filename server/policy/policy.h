@@ -19,6 +19,7 @@ typedef struct box_policy box_policy;
 typedef struct box_policy_config {
     box_store *store; /* outlives the policy */
     bool auth_off;
+    bool health_needs_token; /* grpc.health.v1.Health: any valid one */
     bool require_init;
     bool box_disabled;
     uint32_t own_uid;       /* boxd's: that and 0 need no token on Unix sockets */

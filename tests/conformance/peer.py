@@ -103,11 +103,13 @@ class Answer:
     def is_trailers_only(self):
         return self.order[0] == "HEADERS E"  # RST_STREAM NO_ERROR may follow
 
-    def frames(self):
-        """The messages as (flag, bytes)."""
+    def frames(self, so_far=False):
+        """The messages as (flag, bytes); so_far: a last one may be incomplete, and is left out."""
         found, at = [], 0
         while at < len(self.data):
             size = int.from_bytes(self.data[at + 1:at + 5], "big")
+            if so_far and (len(self.data) < at + 5 or len(self.data) < at + 5 + size):
+                break
             assert at + 5 + size <= len(self.data), "a message cut short"
             found.append((self.data[at], self.data[at + 5:at + 5 + size]))
             at += 5 + size

@@ -2,7 +2,7 @@
  *
  *     box-echo-server [--tls ADDRESS --cert FILE --key FILE] [--clear ADDRESS] [--unix PATH]
  *                     [--loops N] [--max-message BYTES] [--token TOKEN] [--drain-seconds N]
- *                     [--net NAME=VALUE]... [--test-page TEXT]
+ *                     [--net NAME=VALUE]... [--test-page TEXT] [--no-reflection]
  *
  * Prints "ready tls=PORT clear=PORT" when it serves. SIGTERM ends it gracefully. */
 #include <getopt.h>
@@ -28,6 +28,7 @@ typedef struct options {
     const char *tls, *cert, *key, *clear, *unix_path, *token, *test_page;
     unsigned loops;
     size_t max_message;
+    bool no_reflection;
     uint32_t drain_seconds;
     box_net_life life;
     box_net_limits limits;
@@ -44,6 +45,7 @@ typedef struct server {
     echo_service *echo;
     test_service test;
     box_service services[N_SERVICES];
+    size_t n_services;
     box_net *net;
     int signal_fd;
     box_watch *signal_watch;
@@ -86,13 +88,19 @@ static int parse_net(options *o, const char *text)
 
 static int parse_options(int argc, char **argv, options *o)
 {
-    static const struct option known[] = {
-        {"tls", required_argument, NULL, 't'},           {"cert", required_argument, NULL, 'c'},
-        {"key", required_argument, NULL, 'k'},           {"clear", required_argument, NULL, 'p'},
-        {"unix", required_argument, NULL, 'u'},          {"loops", required_argument, NULL, 'l'},
-        {"max-message", required_argument, NULL, 'm'},   {"token", required_argument, NULL, 'a'},
-        {"drain-seconds", required_argument, NULL, 'd'}, {"net", required_argument, NULL, 'n'},
-        {"test-page", required_argument, NULL, 'g'},     {0}};
+    static const struct option known[] = {{"tls", required_argument, NULL, 't'},
+                                          {"cert", required_argument, NULL, 'c'},
+                                          {"key", required_argument, NULL, 'k'},
+                                          {"clear", required_argument, NULL, 'p'},
+                                          {"unix", required_argument, NULL, 'u'},
+                                          {"loops", required_argument, NULL, 'l'},
+                                          {"max-message", required_argument, NULL, 'm'},
+                                          {"token", required_argument, NULL, 'a'},
+                                          {"drain-seconds", required_argument, NULL, 'd'},
+                                          {"net", required_argument, NULL, 'n'},
+                                          {"test-page", required_argument, NULL, 'g'},
+                                          {"no-reflection", no_argument, NULL, 'r'},
+                                          {0}};
     *o = (options){.drain_seconds = 5};
     for (int c; (c = getopt_long(argc, argv, "", known, NULL)) != -1;) {
         switch (c) {
@@ -122,6 +130,9 @@ static int parse_options(int argc, char **argv, options *o)
             break;
         case 'd':
             o->drain_seconds = (uint32_t)strtoul(optarg, NULL, 10);
+            break;
+        case 'r':
+            o->no_reflection = true;
             break;
         case 'g':
             o->test_page = optarg;
@@ -211,7 +222,8 @@ static int make_services(server *s, box_error *err)
     s->services[1] = test_service_of(&s->test);
     s->services[2] = box_health_service(s->health);
     box_reflection_services(s->reflection, &s->services[3]);
-    box_reflection_set_listed(s->reflection, s->services, N_SERVICES);
+    s->n_services = s->options.no_reflection ? N_SERVICES - BOX_REFLECTION_SERVICES : N_SERVICES;
+    box_reflection_set_listed(s->reflection, s->services, s->n_services);
     box_health_set(s->health, "", BOX_HEALTH_SERVING);
     box_health_set(s->health, "box.test.v1.EchoService", BOX_HEALTH_SERVING);
     box_health_set(s->health, "boxtest.v1.TestService", BOX_HEALTH_SERVING);
@@ -239,7 +251,7 @@ static int start(server *s, box_error *err)
     const box_net_config config = {
         .loops = s->loops,
         .services = s->services,
-        .n_services = N_SERVICES,
+        .n_services = s->n_services,
         .admit = {.arg = &s->options, .admit = admit},
         .max_message_bytes = s->options.max_message,
         .test_page = s->options.test_page,

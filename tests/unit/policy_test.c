@@ -250,6 +250,15 @@ static void health_is_open_and_reflection_is_not(void **state)
     assert_int_equal(reason_of(f, (ask){.path = reflection, .token = f->admin}), BOX_NONE);
 }
 
+static void health_may_be_closed(void **state)
+{
+    fixture *f = *state;
+    f->config.health_needs_token = true;
+    renew(f);
+    assert_int_equal(reason_of(f, (ask){.path = HEALTH}), BOX_UNAUTHENTICATED);
+    assert_int_equal(reason_of(f, (ask){.path = HEALTH, .token = f->admin}), BOX_NONE);
+}
+
 static void a_method_without_a_rule_is_for_nobody(void **state)
 {
     fixture *f = *state;
@@ -566,6 +575,7 @@ int main(void)
         WITH_POLICY(the_secret_is_nowhere_in_the_database),
         WITH_POLICY(without_a_right_token_nobody_comes_in),
         WITH_POLICY(health_is_open_and_reflection_is_not),
+        WITH_POLICY(health_may_be_closed),
         WITH_POLICY(a_method_without_a_rule_is_for_nobody),
         WITH_POLICY(root_and_boxds_own_user_need_no_token_on_a_unix_socket),
         WITH_POLICY(a_token_that_is_sent_decides_on_unix_sockets_too),
