@@ -17,7 +17,31 @@
 
 namespace test = boxtest::v1;
 
+// How a message came is shown to tests only: this is the door that grpc's own interoperability server uses.
+uint32_t grpc_call_test_only_get_message_flags(grpc_call *call);
+
+namespace grpc::testing {
+class InteropServerContextInspector {
+public:
+    static bool was_compressed(const ServerContextBase &context)
+    {
+        const uint32_t compressed = 0x80000000U, was_compressed = 0x40000000U;
+        return grpc_call_test_only_get_message_flags(context.call_.call) & (compressed | was_compressed);
+    }
+};
+} // namespace grpc::testing
+
 namespace {
+
+// Not OK when the request came the other way than it says.
+grpc::Status check_compressed(const grpc::CallbackServerContext &context, const test::SimpleRequest &request)
+{
+    using inspector = grpc::testing::InteropServerContextInspector;
+    if (!request.has_expect_compressed() ||
+        request.expect_compressed().value() == inspector::was_compressed(context))
+        return grpc::Status::OK;
+    return {grpc::StatusCode::INVALID_ARGUMENT, "the request came the other way"};
+}
 
 // Gives two fields back, one in the headers and one in the trailers.
 void echo_metadata(grpc::CallbackServerContext *context)
@@ -184,8 +208,11 @@ class Service final : public test::TestService::CallbackService {
                                         test::SimpleResponse *response) override
     {
         echo_metadata(context);
+        if (request->response_compressed().value())
+            context->set_compression_algorithm(GRPC_COMPRESS_GZIP);
         response->mutable_payload()->mutable_body()->resize(request->response_size());
-        return finish(context, status_of(*request));
+        const grpc::Status refused = check_compressed(*context, *request);
+        return finish(context, refused.ok() ? status_of(*request) : refused);
     }
     grpc::ServerWriteReactor<test::StreamingOutputCallResponse> *
     StreamingOutputCall(grpc::CallbackServerContext *context,

@@ -9,14 +9,15 @@ set(boxd_protos box/v1/types.proto box/v1/control.proto box/v1/exec.proto)
 list(TRANSFORM boxd_protos PREPEND ${PROJECT_SOURCE_DIR}/proto/ OUTPUT_VARIABLE boxd_proto_files)
 
 # interop.matrix.NAME.client: the stock CLIENT command against our server; .server: ours against SERVER;
-# .boxd: the BOXD command against the whole of Box. MISSING: what is not installed, when something is not:
-# the tests say so and are skipped.
+# .boxd: the BOXD command against the whole of Box. WITHOUT, SERVER_WITHOUT: cases they cannot run.
+# MISSING: what is not installed, when something is not: the tests say so and are skipped.
 function(box_matrix name)
-    cmake_parse_arguments(PARSE_ARGV 1 m "" "MISSING" "CLIENT;SERVER;BOXD;WITHOUT;FIXTURES")
+    cmake_parse_arguments(PARSE_ARGV 1 m "" "MISSING" "CLIENT;SERVER;BOXD;WITHOUT;SERVER_WITHOUT;FIXTURES")
     set(run ${BOX_PYTHON} -B ${matrix}/run.py ${python_out})
     set(client_command ${run} --server $<TARGET_FILE:box-echo-server> --client ${m_CLIENT}
         --without ${m_WITHOUT})
-    set(server_command ${run} --server ${m_SERVER} --client $<TARGET_FILE:box-test-client>)
+    set(server_command ${run} --server ${m_SERVER} --client $<TARGET_FILE:box-test-client>
+        --without ${m_SERVER_WITHOUT})
     set(boxd_command ${BOX_PYTHON} -B ${CMAKE_CURRENT_SOURCE_DIR}/with_boxd.py
         ${CMAKE_RUNTIME_OUTPUT_DIRECTORY} ${python_out}
         ${BOX_PYTHON} ${matrix}/run_boxd.py ${m_BOXD})
@@ -50,14 +51,16 @@ endfunction()
 
 box_matrix(grpcio
     CLIENT ${BOX_PYTHON} ${matrix}/client.py ${python_out}
-    SERVER ${BOX_PYTHON} ${matrix}/server.py ${python_out})
+    SERVER ${BOX_PYTHON} ${matrix}/server.py ${python_out}
+    SERVER_WITHOUT client_compressed_unary)
 
 # Node: what the lock file has, by interop.node.install.
 box_missing(missing node=BOX_NODE npm=BOX_NPM)
 set(node_peer ${testing_proto} ${CMAKE_CURRENT_BINARY_DIR}/node)
 box_matrix(grpc-js MISSING "${missing}" FIXTURES interop_node_modules
     CLIENT ${BOX_NODE} ${matrix}/client.js ${node_peer}
-    SERVER ${BOX_NODE} ${matrix}/server.js ${node_peer})
+    SERVER ${BOX_NODE} ${matrix}/server.js ${node_peer}
+    SERVER_WITHOUT client_compressed_unary server_compressed_unary)
 add_custom_command(OUTPUT ${matrix_out}/testing.pb
     COMMAND ${BOX_PROTOC} -I ${CMAKE_CURRENT_SOURCE_DIR} --descriptor_set_out=${matrix_out}/testing.pb
         testing.proto
@@ -74,7 +77,7 @@ if(CMAKE_HOST_SYSTEM_PROCESSOR STREQUAL "aarch64")
 endif()
 box_matrix(buf-curl MISSING "${missing}" FIXTURES interop_node_modules
     CLIENT ${BOX_PYTHON} ${matrix}/client_buf.py ${buf} ${python_out}
-    WITHOUT cancel_after_begin cancel_after_first_response
+    WITHOUT cancel_after_begin cancel_after_first_response client_compressed_unary
     BOXD ${BOX_PYTHON} ${matrix}/boxd_buf.py ${buf})
 
 # Ruby

@@ -136,6 +136,8 @@ void run(Running &r)
         r.context.AddMetadata(initial_key, r.call.initial());
     if (!r.call.trailing().empty())
         r.context.AddMetadata(trailing_key, r.call.trailing());
+    if (r.call.compress())
+        r.context.set_compression_algorithm(GRPC_COMPRESS_GZIP);
     if (r.call.timeout_ms() > 0)
         r.context.set_deadline(std::chrono::system_clock::now() + std::chrono::milliseconds(r.call.timeout_ms()));
     const grpc::Status status = start(r);

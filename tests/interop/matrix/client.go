@@ -12,6 +12,7 @@ import (
 	"github.com/golang/protobuf/proto"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/encoding/gzip"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
@@ -26,6 +27,7 @@ type scriptCall struct {
 	Requests                               [][]byte
 	Trailing                               []byte
 	TimeoutMs                              int
+	Compress                               bool
 }
 
 type outcome struct {
@@ -66,6 +68,9 @@ func (r *running) saw(size int) { r.Sizes = append(r.Sizes, size) }
 
 func (r *running) unary(ctx context.Context, conn *grpc.ClientConn) error {
 	options := []grpc.CallOption{grpc.Header(&r.headers), grpc.Trailer(&r.trailers)}
+	if r.Compress {
+		options = append(options, grpc.UseCompressor(gzip.Name))
+	}
 	stub := pb.NewTestServiceClient(conn)
 	var err error
 	switch r.Service + "." + r.Method {

@@ -49,7 +49,8 @@ function run(client, spec) {
 
 async function main() {
   for (const spec of JSON.parse(fs.readFileSync(SCRIPT, 'utf8')).calls) {
-    const client = new api[spec.service](TARGET, credentials);
+    const gzip = { 'grpc.default_compression_algorithm': grpc.compressionAlgorithms.gzip };
+    const client = new api[spec.service](TARGET, credentials, spec.compress ? gzip : {});
     console.log(JSON.stringify(await run(client, spec)));
     client.close();
   }

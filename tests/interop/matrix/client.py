@@ -54,7 +54,8 @@ def run(channel, call):
     feed = queue.SimpleQueue() if call["method"] in CLIENT_STREAMS else None
     start = stub if call["method"] in SERVER_STREAMS else stub.future
     started = start(iter(feed.get, None) if feed else requests[0], metadata=metadata(call),
-                    timeout=call["timeoutMs"] / 1000 or None)
+                    timeout=call["timeoutMs"] / 1000 or None,
+                    compression=grpc.Compression.Gzip if call["compress"] else None)
     sizes = []
     try:
         converse(call, started, requests, feed, sizes)

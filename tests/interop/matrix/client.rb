@@ -40,6 +40,7 @@ def run(stub, rpc, spec)
   type = streams ? rpc.input.type : rpc.input
   requests = spec['requests'].map { |r| type.decode(r.unpack1('m')) }
   sent = { INITIAL => spec['initial'], TRAILING => spec['trailing'].unpack1('m') }.reject { |_, v| v.empty? }
+  sent['grpc-internal-encoding-request'] = 'gzip' if spec['compress']
   deadline = Time.now + spec['timeoutMs'] / 1000.0 if spec['timeoutMs'] > 0
   answered, sizes = Queue.new, []
   input = streams ? feed(spec, requests, answered) : requests[0]

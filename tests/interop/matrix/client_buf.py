@@ -74,10 +74,11 @@ def outcome(call, sizes, log):
     lines = log.splitlines()
     error = json.loads("".join(line for line in lines if not line.startswith("buf: ")) or "{}")
     headers, _, trailers = log.partition("Grpc-Status:")
-    initial = re.search(r"< \(#\d+\) X-Grpc-Test-Echo-Initial: (.*)", headers)
-    trailing = re.search(r"< \(#\d+\) X-Grpc-Test-Echo-Trailing-Bin: (.*)", trailers)
+    found = {"initial": re.search(r"< \(#\d+\) X-Grpc-Test-Echo-Initial: (.*)", headers),
+             "trailing": re.search(r"< \(#\d+\) X-Grpc-Test-Echo-Trailing-Bin: (.*)", trailers),
+             "encoding": re.search(r"< \(#\d+\) Grpc-Encoding: (.*)", headers)}
     return {"case": call["case"], "code": CODES.index(error.get("code", "ok")), "message": error.get("message", ""),
-            "sizes": sizes, "initial": initial.group(1) if initial else "", "trailing": trailing.group(1) if trailing else ""}
+            "sizes": sizes, **{name: match.group(1) if match else "" for name, match in found.items()}}
 
 
 def run(buf, target, ca, call):

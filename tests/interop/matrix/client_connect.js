@@ -8,10 +8,12 @@ const load = (name) => require(require.resolve(name, { paths: [MODULES] }));
 const { createFileRegistry, fromBinary } = load('@bufbuild/protobuf');
 const { FileDescriptorSetSchema } = load('@bufbuild/protobuf/wkt');
 const { createClient, ConnectError } = load('@connectrpc/connect');
-const { createGrpcTransport } = load('@connectrpc/connect-node');
+const { compressionGzip, createGrpcTransport } = load('@connectrpc/connect-node');
 
 const registry = createFileRegistry(fromBinary(FileDescriptorSetSchema, fs.readFileSync(DESCRIPTORS)));
-const transport = createGrpcTransport({ baseUrl: `https://${TARGET}`, nodeOptions: { ca: fs.readFileSync(CA) } });
+const options = { baseUrl: `https://${TARGET}`, nodeOptions: { ca: fs.readFileSync(CA) } };
+const plain = createGrpcTransport(options);
+const compressing = createGrpcTransport({ ...options, sendCompression: compressionGzip });
 
 const INITIAL = 'x-grpc-test-echo-initial', TRAILING = 'x-grpc-test-echo-trailing-bin';
 const size = (answer) => answer.payload?.body.length ?? answer.aggregatedPayloadSize ?? 0;
@@ -20,7 +22,7 @@ async function converse(spec, abort, options, sizes) {
   const service = registry.getService(`boxtest.v1.${spec.service}`);
   const method = service.methods.find((m) => m.name === spec.method);
   const requests = spec.requests.map((r) => fromBinary(method.input, Buffer.from(r, 'base64')));
-  const call = createClient(service, transport)[method.localName];
+  const call = createClient(service, spec.compress ? compressing : plain)[method.localName];
   let answered;
   async function* feed() {
     for (const request of requests) {
@@ -63,7 +65,7 @@ async function run(spec) {
   }
   return {
     case: spec.case, code, message, sizes, initial: seen.headers.get(INITIAL) ?? '',
-    trailing: seen.trailers.get(TRAILING) ?? '',
+    trailing: seen.trailers.get(TRAILING) ?? '', encoding: seen.headers.get('grpc-encoding') ?? '',
   };
 }
 

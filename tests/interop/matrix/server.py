@@ -14,8 +14,10 @@ INITIAL, TRAILING = "x-grpc-test-echo-initial", "x-grpc-test-echo-trailing-bin"
 CODES = {code.value[0]: code for code in grpc.StatusCode}
 
 
-def begin(context):
+def begin(context, compressed=False):
     """Gives the two fields back, in headers and in trailers."""
+    if compressed:
+        context.set_compression(grpc.Compression.Gzip)
     sent = context.invocation_metadata()
     context.send_initial_metadata([(k, v) for k, v in sent if k == INITIAL])
     context.set_trailing_metadata([(k, v) for k, v in sent if k == TRAILING])
@@ -43,7 +45,7 @@ class Service(pb_grpc.TestServiceServicer):
         return pb.Empty()
 
     def UnaryCall(self, request, context):
-        begin(context)
+        begin(context, request.response_compressed.value)
         check_status(context, request)
         return pb.SimpleResponse(payload=payload(request.response_size))
 
