@@ -5,6 +5,7 @@
 #   lib/pkgconfig/box.pc, lib/cmake/Box/      pkg-config --cflags --libs box; find_package(Box)
 #   share/bash-completion/completions/boxcli
 #   lib/systemd/system, lib/sysusers.d        units of boxd and box-warden, and boxd's user
+#   lib/sysctl.d               the kernel settings that many commands at once need
 #   share/doc/box/             README, LICENSE and sample configuration
 include(CMakePackageConfigHelpers)
 
@@ -81,6 +82,7 @@ install(CODE "
 install(FILES ${PROJECT_BINARY_DIR}/units/boxd.service
     ${PROJECT_BINARY_DIR}/units/box-warden@.service DESTINATION lib/systemd/system)
 install(FILES cmake/install/sysusers.conf DESTINATION lib/sysusers.d RENAME box.conf)
+install(FILES cmake/install/sysctl.conf DESTINATION lib/sysctl.d RENAME 60-box.conf)
 install(FILES LICENSE README.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
 install(FILES cmake/install/boxd.yaml cmake/install/warden-namespace.yaml
     DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples)

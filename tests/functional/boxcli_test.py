@@ -317,6 +317,7 @@ class Completion(unittest.TestCase):
         self.assertEqual(self.complete("run", "--mem", ran={"run --help"}), {"--memory"})
         self.assertEqual(self.complete("session", "create", "--idem",
                                        ran={"session create --help"}), {"--idempotency-key"})
+        self.assertEqual(self.complete("doctor", "--on", ran={"doctor --help"}), {"--only"})
         self.assertIn("--allow-missing", self.complete("session", "delete", "work", "--",
                                                        ran={"session delete --help"}))
 

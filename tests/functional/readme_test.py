@@ -14,7 +14,8 @@ import tempfile
 STATUS = {"x = \"a\" * 10**9": 137}
 # What must come out of a line.
 OUTPUT = {"id; ls /": b"uid=1000", "sum(range(10))": b"45\n", "cat note": b"hello\n",
-          "session list": b"work", "token create": b"box_", "--json status": b'"backend": "namespace"'}
+          "session list": b"work", "token create": b"box_", "boxcli doctor": b"ok    seccomp",
+          "--json status": b'"backend": "namespace"'}
 
 
 def blocks(source, section, language):

@@ -51,6 +51,7 @@ extern const cli_command cli_admin_commands[];
 extern const cli_command cli_control_commands[];
 extern const cli_command cli_init_commands[];
 extern const cli_command cli_completion_commands[];
+extern const cli_command cli_doctor_commands[];
 
 /* Parses a command's own options, with --help and --usage made from `parser`. argp ends the program
  * with CLI_MISUSED on a mistake. */
@@ -60,12 +61,16 @@ void cli_parse(const struct argp *parser, int argc, char **argv, void *input);
 bool cli_is_spawned(const cli *c);
 /* Connects when needed: 0, or -1 after saying what to do. */
 int cli_connect(cli *c);
+/* The same without a word. */
+int cli_open(cli *c, box_error *err) BOX_MUST_USE;
 /* Options of a unary call. */
 box_client_options cli_options(const cli *c);
 
 /* Says on stderr what went wrong and, where it is known, what to do about it; with --json as one
  * object {"error": {...}}. Returns CLI_FAILED. */
 int cli_fail(const cli *c, const box_error *err);
+/* What a person can do about it; NULL where the text says it all. */
+const char *cli_advice(const cli *c, const box_error *err);
 /* stdout or stderr could not be written (sys_errno 0: why is not known). Says so unless the reader
  * is gone; the exit code: 128 + SIGPIPE then, CLI_BOX_FAILED of run and exec, else CLI_FAILED. */
 int cli_output_failed(const cli *c, int sys_errno);

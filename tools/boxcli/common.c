@@ -73,12 +73,15 @@ static int connect_channel(cli *c, box_error *err)
     return box_channel_new(c->endpoint, &options, &c->channel, err);
 }
 
+int cli_open(cli *c, box_error *err)
+{
+    return c->channel != NULL ? 0 : connect_channel(c, err);
+}
+
 int cli_connect(cli *c)
 {
     box_error err;
-    if (c->channel != NULL)
-        return 0;
-    if (connect_channel(c, &err) == 0)
+    if (cli_open(c, &err) == 0)
         return 0;
     (void)cli_fail(c, &err);
     return -1;

@@ -36,8 +36,7 @@ static const char *connect_advice(const box_error *err)
            "dns:///localhost:5410";
 }
 
-/* What a person can do about it; NULL where the text says it all. */
-static const char *advice(const cli *c, const box_error *err)
+const char *cli_advice(const cli *c, const box_error *err)
 {
     for (size_t i = 0; i < BOX_COUNT(hints); i++) {
         if (strstr(err->msg, hints[i].word) != NULL)
@@ -80,7 +79,7 @@ static void fail_text(const cli *c, const box_error *err)
     /* A private server's warden is not going to change its mind. */
     if (err->retry_ms > 0 && !cli_is_spawned(c))
         fprintf(stderr, "  try again in %u ms\n", err->retry_ms);
-    const char *what_to_do = advice(c, err);
+    const char *what_to_do = cli_advice(c, err);
     if (what_to_do != NULL)
         fprintf(stderr, "  %s\n", what_to_do);
 }

@@ -44,6 +44,8 @@ peer=$(id -un)
 sed "s/^peer_uid: box$/peer_uid: $peer/" "$prefix/share/doc/box/examples/warden-namespace.yaml" >"$work/warden.yaml"
 "$prefix/libexec/box/box-warden" --backend namespace --config "$work/warden.yaml" --check-config
 
+[ -f "$prefix/lib/sysctl.d/60-box.conf" ] || die "the kernel settings are not installed"
+
 step "no path of the build or source tree in what is read by people and tools"
 ! grep -rIlE "$build|$source" "$prefix/include" "$prefix/lib/pkgconfig" "$prefix/lib/cmake" "$prefix/lib/systemd" \
     "$prefix/share" || die "the files above name it"
