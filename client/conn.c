@@ -104,14 +104,58 @@ void box_conn_start_h2(box_conn *conn)
     conn->h2 = box_h2_new(&config, &h2_events, conn);
 }
 
+/* Bytes that wait for the socket. */
+static box_bytes unsent(const box_conn *conn)
+{
+    if (conn->tls != NULL)
+        return box_tls_pending(conn->tls);
+    size_t len = box_buf_len(&conn->out);
+    return (box_bytes){len > 0 ? box_buf_data(&conn->out) : NULL, len};
+}
+
+/* Asks HTTP/2 for more to send once the last is gone. */
+static int fill(box_conn *conn, box_error *err)
+{
+    if (conn->state < BOX_CONN_SILENT || unsent(conn).len > 0 || !box_h2_wants_send(conn->h2))
+        return 0;
+    conn->is_busy = true;
+    int rc = box_h2_send(conn->h2, &conn->out, IO_STEP, err);
+    conn->is_busy = false;
+    if (conn->tls == NULL || box_buf_len(&conn->out) == 0)
+        return rc;
+    box_error failure;
+    int written =
+        box_tls_write(conn->tls, box_buf_data(&conn->out), box_buf_len(&conn->out), &failure);
+    box_buf_clear(&conn->out);
+    if (rc == 0 && written < 0)
+        *err = failure;
+    return rc < 0 ? rc : written;
+}
+
 /* --- life --------------------------------------------------------------------------------------
  */
+
+/* What can go at once of what explains the end: a GOAWAY, an alert, TLS's own end (without it the
+ * server could not tell the end from an attack; grpc-conformance.md, 138). */
+static void say_goodbye(box_conn *conn)
+{
+    box_error ignored;
+    if (conn->state <= BOX_CONN_CONNECTING)
+        return;
+    BOX_IGNORE(fill(conn, &ignored));
+    if (conn->tls != NULL)
+        box_tls_close(conn->tls);
+    box_bytes bytes = unsent(conn);
+    ssize_t n = bytes.len > 0 ? send(conn->fd, bytes.data, bytes.len, MSG_NOSIGNAL) : 0;
+    (void)n;
+}
 
 void box_conn_free(box_conn *conn, const box_error *why)
 {
     assert(!conn->is_busy);
     conn->failure = *why; /* why may be the lane's */
     leave_lane(conn, conn->state < BOX_CONN_READY ? &conn->failure : NULL);
+    say_goodbye(conn);
     box_h2_free(conn->h2);
     box_tls_free(conn->tls);
     box_buf_done(&conn->out);
@@ -161,28 +205,12 @@ static int lost(const box_conn *conn, int sys_errno, box_error *err)
 /* --- output ------------------------------------------------------------------------------------
  */
 
-/* Bytes that wait for the socket. */
-static box_bytes unsent(const box_conn *conn)
-{
-    if (conn->tls != NULL)
-        return box_tls_pending(conn->tls);
-    size_t len = box_buf_len(&conn->out);
-    return (box_bytes){len > 0 ? box_buf_data(&conn->out) : NULL, len};
-}
+static int read_in(box_conn *conn, bool all, box_error *err);
 
-/* Asks HTTP/2 for more to send once the last is gone. */
-static int fill(box_conn *conn, box_error *err)
+/* What the peer said before it hung up explains more than that it did. */
+static int lost_writing(box_conn *conn, int sys_errno, box_error *err)
 {
-    if (conn->state < BOX_CONN_SILENT || unsent(conn).len > 0 || !box_h2_wants_send(conn->h2))
-        return 0;
-    conn->is_busy = true;
-    int rc = box_h2_send(conn->h2, &conn->out, IO_STEP, err);
-    conn->is_busy = false;
-    if (rc < 0 || conn->tls == NULL || box_buf_len(&conn->out) == 0)
-        return rc;
-    rc = box_tls_write(conn->tls, box_buf_data(&conn->out), box_buf_len(&conn->out), err);
-    box_buf_clear(&conn->out);
-    return rc;
+    return read_in(conn, true, err) < 0 ? -1 : lost(conn, sys_errno, err);
 }
 
 static int write_out(box_conn *conn, box_error *err)
@@ -199,7 +227,7 @@ static int write_out(box_conn *conn, box_error *err)
         if (n < 0 && errno == EAGAIN)
             return 0;
         if (n < 0)
-            return lost(conn, errno, err);
+            return lost_writing(conn, errno, err);
         if (conn->tls != NULL)
             box_tls_consume(conn->tls, (size_t)n);
         else
@@ -306,15 +334,6 @@ static int progress(box_conn *conn, uint32_t events, box_error *err)
     return flush(conn, err);
 }
 
-static void end(box_conn *conn, const box_error *why)
-{
-    box_error ignored;
-    if (conn->state > BOX_CONN_CONNECTING)
-        BOX_IGNORE(
-            write_out(conn, &ignored)); /* a GOAWAY or alert that explains it, if it can go */
-    box_conn_free(conn, why);
-}
-
 void box_conns_ready(box_channel *c, uint64_t id, uint32_t events)
 {
     for (box_list *at = c->conns.next; at != &c->conns; at = at->next) {
@@ -323,7 +342,7 @@ void box_conns_ready(box_channel *c, uint64_t id, uint32_t events)
             continue;
         box_error err;
         if (progress(conn, events, &err) < 0)
-            end(conn, &err);
+            box_conn_free(conn, &err);
         return;
     }
 }
@@ -356,7 +375,7 @@ void box_conn_probe(box_conn *conn)
     if (conn->state != BOX_CONN_READY || box_h2_stream_count(conn->h2) > 0)
         return;
     if (read_in(conn, true, &err) < 0 || flush(conn, &err) < 0)
-        end(conn, &err);
+        box_conn_free(conn, &err);
 }
 
 /* The next address has its turn, or the connection ends: false. */

@@ -71,12 +71,15 @@ static void add_metadata(h2_block *b, const box_metadata *md)
         const char *key = copy(b, e->key, key_len);
         size_t len = wire_size(e);
         char *value = b->text;
-        if (box_metadata_is_binary(e->key, key_len))
+        bool is_binary = box_metadata_is_binary(e->key, key_len);
+        if (is_binary)
             box_base64_encode_raw(e->value, e->value_len, value);
         else if (len > 0)
             memcpy(value, e->value, len);
         b->text += len;
-        add(b, key, key_len, value, len, NGHTTP2_NV_FLAG_NONE);
+        /* May be a secret, and is seldom the same twice (grpc-conformance.md, 41). */
+        add(b, key, key_len, value, len,
+            is_binary ? NGHTTP2_NV_FLAG_NO_INDEX : NGHTTP2_NV_FLAG_NONE);
     }
 }
 

@@ -377,6 +377,7 @@ void box_h2_head_response(box_h2_stream *s, bool is_end)
 void box_h2_head_missing(box_h2_stream *s)
 {
     box_error status;
+    s->is_cut = true;
     box_h2_status_from_http(s->http_status, text_of(s->head.content_type), &status);
     end_with_status(s, &status);
 }

@@ -185,7 +185,7 @@ static void run_client_end(box_h2_stream *s)
     if (!s->remote_end || (s->reads && box_buf_len(&s->held) > 0))
         return;
     box_error status = s->status != NULL ? *s->status : (box_error){0};
-    if (s->reads && s->prefix_len > 0 && s->status == NULL)
+    if (s->reads && s->prefix_len > 0 && (s->status == NULL || s->is_cut))
         (void)box_fail(&status, BOX_PROTOCOL, "the answer ended inside a message");
     box_h2_stream_closed(s, &status, &s->head.metadata);
     box_h2_stream_release(s);

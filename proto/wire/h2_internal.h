@@ -74,6 +74,7 @@ struct box_h2_stream {
     bool end_sent;       /* END_STREAM went out */
     bool head_sent;      /* server: response headers were handed to nghttp2; client: went out */
     bool is_refused;     /* client: the server has not looked at it */
+    bool is_cut;         /* client: the answer ended without trailers */
     bool counts;         /* client: one of h->n_running */
     bool head_seen;      /* client: the final response headers came */
     bool wants_encoding; /* server: ALWAYS was asked for once */
