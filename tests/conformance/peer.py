@@ -31,6 +31,7 @@ HEADER_TABLE_SIZE, ENABLE_PUSH, MAX_CONCURRENT, INITIAL_WINDOW, MAX_FRAME, MAX_H
 SERVICE = "/boxtest.v1.TestService/"
 ECHO = "/box.test.v1.EchoService/"
 KIB, MIB = 1024, 1024 * 1024
+RSS_FACTOR = int(os.environ.get("GRPC_RSS_FACTOR", "1"))  # sanitizers keep more memory
 WAIT_SECONDS = lib.WAIT_SECONDS
 PIECE = 16384
 
