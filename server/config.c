@@ -110,8 +110,15 @@ static const box_config_key keys[] = {
      .max = INT64_C(1) << 44,
      .help = "Memory limit of sessions that ask for none, 32MiB or more; 0 is the profile's."},
     {"box.skills_root", BOX_CONFIG_NOT_BUILT, 0, .help = "skills"},
-    {"box.default_workspace", BOX_CONFIG_NOT_BUILT, 0,
-     .help = "a host directory as every session's workspace"},
+    {"box.default_workspace", BOX_CONFIG_STRING, AT(box_default_workspace),
+     .help =
+         "Host directory, below an allowed root of the warden, that is the workspace of sessions "
+         "of tenant default that name no host_path; absent: each has a private volume."},
+    {"box.default_workspace_limit", BOX_CONFIG_BYTES, AT(box_default_workspace_limit_bytes),
+     .number = 0, .min = 0, .max = INT64_C(1) << 46,
+     .help = "Size of the private workspace of sessions that ask for none; 0 is 64MiB."},
+    {"box.allowed_mount_roots", BOX_CONFIG_NOT_BUILT, 0,
+     .help = "mount roots of boxd's own policy (the warden's allowed_roots hold)"},
     {"box.docker", BOX_CONFIG_NOT_BUILT, 0, .help = "the docker backend"},
     {"box.e2b", BOX_CONFIG_NOT_BUILT, 0, .help = "the e2b backend"},
     {"limits.connections", BOX_CONFIG_INT, AT(max_connections), .number = BOX_MAX_CONNECTIONS,
@@ -349,6 +356,10 @@ static int check_defaults(const checker *k, const box_server_config *c)
                               "there is no profile %.63s: default, offline_readonly, network_basic "
                               "or network_extended",
                               c->box_default_profile);
+    const char *why =
+        c->box_default_workspace != NULL ? box_spec_path_problem(c->box_default_workspace) : NULL;
+    if (why != NULL)
+        return box_config_bad(k->origin, "box.default_workspace", k->err, "%s", why);
     if (c->box_default_memory_bytes != 0 && c->box_default_memory_bytes < BOX_MIN_MEMORY_BYTES)
         return box_config_bad(k->origin, "box.default_memory", k->err,
                               "must be 32MiB or more, or 0");

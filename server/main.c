@@ -30,6 +30,7 @@
 #include "service/session.h"
 #include "session/session.h"
 #include "state.h"
+#include "warden/protocol.h"
 
 enum { MAX_SERVICES = 16, MAX_BACKENDS = 32 };
 
@@ -225,7 +226,10 @@ static int open_sessions(boxd *b, box_error *err)
         .default_profile = b->conf.box_default_profile,
         .default_memory_bytes = b->conf.box_default_memory_bytes,
         .disabled = !b->conf.box_enabled,
-        .required_guarantees = b->conf.required_guarantees,
+        .default_workspace = b->conf.box_default_workspace,
+        .default_workspace_limit_bytes = b->conf.box_default_workspace_limit_bytes,
+        .required_guarantees =
+            b->conf.required_guarantees | (b->conf.admission_required ? BOX_G_ISOLATED : 0),
         .max_sessions = (uint32_t)b->conf.max_sessions,
         .max_sessions_per_tenant = (uint32_t)b->conf.max_sessions_per_tenant,
         .evict_idle = b->conf.when_full == BOX_FULL_EVICT,
@@ -263,11 +267,16 @@ static void add_unbuilt(boxd *b, const box_service_type *type)
 static int apply_settings(void *arg, box_control_settings *next, bool *reselected, box_error *err)
 {
     boxd *b = arg;
-    box_session_defaults defaults = {.memory_bytes = next->default_memory_bytes,
-                                     .disabled = !next->enabled};
+    box_session_defaults defaults = {
+        .memory_bytes = next->default_memory_bytes,
+        .workspace_limit_bytes = next->default_workspace_limit_bytes,
+        .required_guarantees = next->guarantees | (next->admission_required ? BOX_G_ISOLATED : 0),
+        .max_sessions = (uint32_t)next->max_sessions,
+        .disabled = !next->enabled};
     set_text(defaults.backend, sizeof defaults.backend, next->backend);
     set_text(defaults.profile, sizeof defaults.profile, next->default_profile);
     set_text(defaults.image, sizeof defaults.image, next->image);
+    set_text(defaults.workspace, sizeof defaults.workspace, next->default_workspace);
     if (box_sessions_set_defaults(b->sessions, &defaults, reselected, err) < 0)
         return -1;
     set_text(next->backend, sizeof next->backend, defaults.backend);
@@ -293,10 +302,13 @@ static void open_control(boxd *b)
                   .connections = count_connections,
                   .shutdown = drain},
         .settings = {.enabled = b->conf.box_enabled,
-                     .default_memory_bytes = b->conf.box_default_memory_bytes},
+                     .default_memory_bytes = b->conf.box_default_memory_bytes,
+                     .default_workspace_limit_bytes = b->conf.box_default_workspace_limit_bytes,
+                     .max_sessions = (int32_t)b->conf.max_sessions,
+                     .admission_required = b->conf.admission_required,
+                     .guarantees = b->conf.required_guarantees},
         .host_refused = box_server_config_host_refused(&b->conf),
         .idle_ttl_ns = b->conf.idle_ttl_ns,
-        .max_sessions = (int32_t)b->conf.max_sessions,
         .max_sessions_per_tenant = (int32_t)b->conf.max_sessions_per_tenant,
         .max_tokens_per_tenant = (int32_t)b->conf.max_tokens_per_tenant,
         .loops = (int32_t)box_loops_count(b->loops),
@@ -305,6 +317,8 @@ static void open_control(boxd *b)
     set_text(config.settings.backend, sizeof config.settings.backend, b->conf.box_backend);
     set_text(config.settings.default_profile, sizeof config.settings.default_profile,
              b->conf.box_default_profile);
+    set_text(config.settings.default_workspace, sizeof config.settings.default_workspace,
+             b->conf.box_default_workspace);
     b->control = box_control_new(&config);
 }
 

@@ -66,6 +66,8 @@ typedef enum box_guarantee {
     BOX_G_COMMAND_CGROUP = 1 << 15,  /* exact kill and accounting per command */
     BOX_G_AGENT_SEPARATED = 1 << 16, /* commands cannot touch the agent */
     BOX_G_LIVE_LIMITS = 1 << 17,
+    /* What admission.required asks: what backend host has not. */
+    BOX_G_ISOLATED = BOX_G_FILESYSTEM | BOX_G_PROCESS | BOX_G_USER,
 } box_guarantee;
 
 /* "memory" for BOX_G_MEMORY, ...; NULL for a value that is no single bit. In protocol.c. */

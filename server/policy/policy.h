@@ -12,7 +12,7 @@
 
 typedef struct box_policy box_policy;
 
-#define BOX_DEFAULT_TENANT "default"
+#define BOX_DEFAULT_TENANT BOX_TENANT_DEFAULT
 /* In the state directory, mode 0600: the secret and a newline. */
 #define BOX_ADMIN_TOKEN_FILE "admin.token"
 

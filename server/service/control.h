@@ -17,6 +17,11 @@ typedef struct box_control_settings {
     char default_profile[64];
     char image[256]; /* "" = the backend's own */
     int64_t default_memory_bytes;
+    char default_workspace[1024]; /* "" = a private volume */
+    int64_t default_workspace_limit_bytes;
+    int32_t max_sessions;
+    bool admission_required;
+    uint32_t guarantees; /* box_guarantee bits of admission.guarantees */
 } box_control_settings;
 
 /* Where the numbers come from: box_control_session_facts, or a test's. Any loop thread. */
@@ -34,7 +39,7 @@ box_control_facts box_control_session_facts(box_sessions *all);
 typedef struct box_control_hooks {
     void *arg;
     /* Makes the settings hold for new sessions, and chooses backends anew while no session lives
-     * (*reselected); puts back in *next what cannot change now. NULL: only `enabled` can change. */
+     * (*reselected); puts back in *next what cannot change now. */
     int (*apply)(void *arg, box_control_settings *next, bool *reselected, box_error *err);
     void (*connections)(void *arg, uint64_t *connections, uint64_t *calls); /* may be NULL */
     void (*shutdown)(void *arg); /* what SIGTERM does; called after the answer */
@@ -44,11 +49,10 @@ typedef struct box_control_config {
     box_policy *policy;
     box_control_facts facts;
     box_control_hooks hooks;
-    box_control_settings settings; /* at the start */
+    box_control_settings settings; /* of the configuration file: Initialize cannot allow more */
     /* Why `backend: host` may not be chosen ("admission.required is set"); NULL: it may. */
     const char *host_refused;
     uint64_t idle_ttl_ns;
-    int32_t max_sessions;
     int32_t max_sessions_per_tenant;
     int32_t max_tokens_per_tenant;
     int32_t loops;

@@ -8,7 +8,9 @@
 struct box_control {
     box_control_config config;
     int64_t started_ns;
-    box_lock lock;                 /* guards settings */
+    /* Guards settings, and keeps two Initialize apart: held while hooks.apply and the policy take
+     * theirs, so nothing that holds one of those may take this one. */
+    box_lock lock;
     box_control_settings settings; /* in force */
 };
 

@@ -150,7 +150,7 @@ static void view_server(status_view *v, const box_control *c)
     s->loop_threads = c->config.loops;
     s->resident_bytes = resident_bytes();
     s->certificate_expires_at = box_times_stamp(&v->certificate, c->config.certificate_expires_ns);
-    box__v1__limits__set_max_sessions(&v->server_limits, c->config.max_sessions);
+    box__v1__limits__set_max_sessions(&v->server_limits, v->settings.max_sessions);
     s->limits = &v->server_limits;
     v->message.server = s;
 }

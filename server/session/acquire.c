@@ -139,9 +139,13 @@ static int look_locked(box_sessions *all, const box_acquire *a, const box_spec *
 }
 
 box_spec_defaults box_sessions_spec_defaults(const box_sessions *all,
-                                             const box_session_defaults *standard, bool persistent)
+                                             const box_session_defaults *standard,
+                                             const char *tenant, bool persistent)
 {
-    return (box_spec_defaults){.image = standard->image,
+    bool shares = strcmp(tenant, BOX_TENANT_DEFAULT) == 0;
+    return (box_spec_defaults){.host_path = shares ? standard->workspace : "",
+                               .workspace_limit_bytes = standard->workspace_limit_bytes,
+                               .image = standard->image,
                                .memory_bytes = standard->memory_bytes,
                                .idle_ttl_ns = persistent ? 0 : all->idle_ttl_ns,
                                .max_lifetime_ns = all->lifetime_ns};
@@ -164,7 +168,7 @@ static int fill_spec(box_sessions *all, box_session *s, const box_spec *asked, b
 {
     const box_session_defaults standard = box_sessions_defaults(all);
     const box_spec_defaults defaults =
-        box_sessions_spec_defaults(all, &standard, asked->persistent);
+        box_sessions_spec_defaults(all, &standard, s->tenant_name, asked->persistent);
     s->profile = profile_of(standard.profile, asked);
     box_spec mine;
     box_spec_copy(&mine, asked);
@@ -176,8 +180,8 @@ static int fill_spec(box_sessions *all, box_session *s, const box_spec *asked, b
             box_profile_merge(s->profile, &mine, &defaults, &s->spec, s->adjustments);
         free(s->spec.backend);
         s->spec.backend = box_strdup(box_warden_name(s->warden));
-        rc =
-            box_backends_check(all, s->warden, &mine, &s->spec, &s->required, &s->best_effort, err);
+        rc = box_backends_check(s->warden, &mine, &s->spec, standard.required_guarantees,
+                                &s->required, &s->best_effort, err);
     }
     box_spec_done(&mine);
     return rc;

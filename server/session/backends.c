@@ -110,14 +110,13 @@ static int unsupported(box_warden *w, uint32_t missing, box_error *err)
     return -1;
 }
 
-int box_backends_check(const box_sessions *all, box_warden *w, const box_spec *asked,
-                       const box_spec *whole, uint32_t *required, uint32_t *best_effort,
-                       box_error *err)
+int box_backends_check(box_warden *w, const box_spec *asked, const box_spec *whole, uint32_t of_all,
+                       uint32_t *required, uint32_t *best_effort, box_error *err)
 {
     need needs[N_NEEDS];
     needs_of(whole, needs);
     uint32_t wanted = 0;
-    *required = all->required_guarantees | asked->guarantees;
+    *required = of_all | asked->guarantees;
     for (size_t i = 0; i < N_NEEDS; i++) {
         if (!needs[i].needed)
             continue;

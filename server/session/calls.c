@@ -166,7 +166,7 @@ static void complete(update_call *c, const box_spec *changes)
     const box_session *s = c->session;
     const box_session_defaults standard = box_sessions_defaults(s->all);
     const box_spec_defaults defaults =
-        box_sessions_spec_defaults(s->all, &standard, s->spec.persistent);
+        box_sessions_spec_defaults(s->all, &standard, s->tenant_name, s->spec.persistent);
     box_adjustment ignored[BOX_MAX_ADJUSTMENTS]; /* only of fields that cannot change live */
     (void)box_profile_merge(s->profile, changes, &defaults, &c->changes, ignored);
 }

@@ -104,8 +104,6 @@ static void fill_numbers(const box_profile *p, const box_spec_defaults *d, box_s
         out->pids = p->pids;
     if (unset & BOX_SPEC_READ_ONLY_ROOTFS)
         out->read_only_rootfs = p->read_only_rootfs;
-    if (unset & BOX_SPEC_WORKSPACE_LIMIT)
-        out->workspace_limit_bytes = 0;
     if (unset & BOX_SPEC_IDLE_TTL)
         out->idle_ttl_ns = d->idle_ttl_ns;
     if (unset & BOX_SPEC_MAX_PARALLEL_EXECS)
@@ -126,7 +124,11 @@ size_t box_profile_merge(const box_profile *p, const box_spec *asked,
     size_t n = box_profile_lock(p, out, adjustments);
     fill_numbers(p, defaults, out);
     fill_text(out, BOX_SPEC_IMAGE, &out->image, defaults->image);
-    fill_text(out, BOX_SPEC_HOST_PATH, &out->host_path, "");
+    bool mounts = out->host_path_mode != BOX_HOST_PATH_NONE;
+    fill_text(out, BOX_SPEC_HOST_PATH, &out->host_path, mounts ? defaults->host_path : "");
+    if ((out->set & BOX_SPEC_WORKSPACE_LIMIT) == 0) /* on a host directory there is none */
+        out->workspace_limit_bytes =
+            mounts && out->host_path[0] != '\0' ? 0 : defaults->workspace_limit_bytes;
     fill_text(out, BOX_SPEC_MOUNT_PATH, &out->mount_path, "/workspace");
     fill_text(out, BOX_SPEC_WORKDIR, &out->workdir, out->mount_path);
     free(out->profile);

@@ -24,8 +24,10 @@ const box_profile *box_profile_at(size_t i);
 
 /* Server-wide defaults below the profile's. */
 typedef struct box_spec_defaults {
-    const char *image;    /* NULL or "" = the backend's own */
-    int64_t memory_bytes; /* 0 = the profile's */
+    const char *image;             /* NULL or "" = the backend's own */
+    int64_t memory_bytes;          /* 0 = the profile's */
+    const char *host_path;         /* NULL or "" = a private volume */
+    int64_t workspace_limit_bytes; /* of a private one */
     uint64_t idle_ttl_ns;
     uint64_t max_lifetime_ns;
 } box_spec_defaults;

@@ -31,12 +31,14 @@ typedef struct box_sessions_config {
     const box_backend_config *backends;
     size_t n_backends;
     const char *backend; /* used when a spec names none: "auto" (default), "local", a name */
-    const char *default_profile;  /* NULL = "default" */
-    const char *default_image;    /* NULL or "": the backend's own (namespace: the host's root) */
-    int64_t default_memory_bytes; /* 0 = the profile's */
-    bool disabled;                /* box.enabled = false: creating calls get BOX_DISABLED */
-    uint32_t required_guarantees; /* admission: box_guarantee bits every sandbox must have */
-    uint32_t max_sessions;        /* live, whole server; 10,000 */
+    const char *default_profile;   /* NULL = "default" */
+    const char *default_image;     /* NULL or "": the backend's own (namespace: the host's root) */
+    int64_t default_memory_bytes;  /* 0 = the profile's */
+    const char *default_workspace; /* see box_session_defaults; NULL = "" */
+    int64_t default_workspace_limit_bytes;
+    bool disabled;                    /* box.enabled = false: creating calls get BOX_DISABLED */
+    uint32_t required_guarantees;     /* admission: box_guarantee bits every sandbox must have */
+    uint32_t max_sessions;            /* live, whole server; 10,000 */
     uint32_t max_sessions_per_tenant; /* 256 */
     bool evict_idle; /* a full limit: the least recently used idle session goes, else SESSION_LIMIT
                       */
@@ -61,13 +63,19 @@ void box_sessions_drain(box_sessions *all, void (*done)(void *arg), void *arg);
 /* After the loops have stopped. */
 void box_sessions_free(box_sessions *all);
 
-/* What sessions get that say nothing themselves. */
+/* What sessions get that say nothing themselves, and what holds for all new ones. */
 typedef struct box_session_defaults {
     char backend[64]; /* "auto", "local", a name */
     char profile[64];
     char image[256];      /* "" = the backend's own */
     int64_t memory_bytes; /* 0 = the profile's */
-    bool disabled;        /* creating calls get BOX_DISABLED */
+    /* Host directory of sessions of tenant `default` (others would share their files with it);
+     * "" = a private volume. */
+    char workspace[1024];
+    int64_t workspace_limit_bytes; /* of a private one; 0 = 64 MiB */
+    uint32_t required_guarantees;  /* box_guarantee bits every sandbox must have */
+    uint32_t max_sessions;         /* live, whole server; those there are stay */
+    bool disabled;                 /* creating calls get BOX_DISABLED */
 } box_session_defaults;
 
 /* Any thread. While sessions live another backend is put off: next->backend is set back to the one

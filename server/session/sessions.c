@@ -97,6 +97,10 @@ static void configure_defaults(box_session_defaults *d, const box_sessions_confi
     set_text(d->profile, sizeof d->profile, c->default_profile, "default");
     set_text(d->image, sizeof d->image, c->default_image, "");
     d->memory_bytes = c->default_memory_bytes;
+    set_text(d->workspace, sizeof d->workspace, c->default_workspace, "");
+    d->workspace_limit_bytes = c->default_workspace_limit_bytes;
+    d->required_guarantees = c->required_guarantees;
+    d->max_sessions = (uint32_t)or_default(c->max_sessions, BOX_MAX_SESSIONS);
     d->disabled = c->disabled;
 }
 
@@ -133,8 +137,6 @@ static void configure(box_sessions *all, const box_sessions_config *c)
 {
     all->loops = c->loops;
     all->instance = c->instance;
-    all->required_guarantees = c->required_guarantees;
-    all->max_sessions = (uint32_t)or_default(c->max_sessions, BOX_MAX_SESSIONS);
     all->max_sessions_per_tenant =
         (uint32_t)or_default(c->max_sessions_per_tenant, BOX_MAX_SESSIONS_PER_TENANT);
     all->evict_idle = c->evict_idle;
@@ -310,7 +312,7 @@ void box_sessions_stats_get(box_sessions *all, const char *tenant, box_sessions_
     *out = (box_sessions_stats){.created_total = all->created_total,
                                 .execs_total = all->execs_total,
                                 .max_sessions = tenant != NULL ? all->max_sessions_per_tenant
-                                                               : all->max_sessions,
+                                                               : all->defaults.max_sessions,
                                 .draining = all->draining};
     box_tenancy *t = tenant != NULL ? box_map_get(all->tenants, tenant) : NULL;
     if (tenant == NULL) {

@@ -141,7 +141,7 @@ void box_spec_refuse(box_spec *s, const char *name)
 /* --- checking --------------------------------------------------------------------------------- */
 
 /* Absolute, no empty, "." or ".." component, no control characters, short enough for the warden. */
-static const char *path_problem(const char *path)
+const char *box_spec_path_problem(const char *path)
 {
     enum { MAX_PATH = 1023 }; /* warden/protocol.h: BOX_WARDEN_MAX_PATH with its NUL */
     if (path[0] != '/')
@@ -168,7 +168,7 @@ static const char *mount_path_problem(const char *path)
     static const char *const trees[] = {"/bin",   "/boot",  "/dev",    "/etc", "/lib",
                                         "/lib32", "/lib64", "/proc",   "/run", "/sbin",
                                         "/sys",   "/usr",   "/libx32", "/var"};
-    const char *why = path_problem(path);
+    const char *why = box_spec_path_problem(path);
     if (why != NULL)
         return why;
     for (size_t i = 0; i < BOX_COUNT(trees); i++) {
@@ -183,7 +183,7 @@ static const char *mount_path_problem(const char *path)
 static void check_paths(box_checker *c, const box_spec *s)
 {
     if (s->set & BOX_SPEC_HOST_PATH) {
-        const char *why = path_problem(s->host_path);
+        const char *why = box_spec_path_problem(s->host_path);
         if (why != NULL)
             box_checker_add(c, "host_path", why);
     }

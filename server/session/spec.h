@@ -114,6 +114,8 @@ void box_spec_set_labels(box_spec *s, const box_label *labels, size_t n);
 /* "memory" for BOX_SPEC_MEMORY: the name used in errors, the proto field's. */
 const char *box_spec_field_name(uint32_t bit);
 
+/* Why a path cannot be a host_path or a mount; NULL: it can. Static text. */
+const char *box_spec_path_problem(const char *path);
 /* VALIDATION with every violation; prefix ("spec.") stands before the field names. */
 int box_spec_check(const box_spec *s, const char *prefix, box_error *err) BOX_MUST_USE;
 int box_spec_labels_check(const box_label *labels, size_t n, const char *field, box_error *err)

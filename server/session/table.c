@@ -390,7 +390,7 @@ static int session_limit(box_sessions *all, const box_tenancy *t, bool tenant_fu
     err->retry_ms = 1000;
     return tenant_full
                ? box_error_limit(err, "sessions_per_tenant", all->max_sessions_per_tenant, t->live)
-               : box_error_limit(err, "sessions", all->max_sessions, all->live);
+               : box_error_limit(err, "sessions", all->defaults.max_sessions, all->live);
 }
 
 int box_sessions_enter_locked(box_session *s, bool *waits, box_error *err)
@@ -398,7 +398,7 @@ int box_sessions_enter_locked(box_session *s, bool *waits, box_error *err)
     box_sessions *all = s->all;
     box_tenancy *t = tenant_get(all, s->tenant_name);
     bool tenant_full = t->live - t->leaving >= all->max_sessions_per_tenant;
-    bool full = tenant_full || all->live - all->leaving >= all->max_sessions;
+    bool full = tenant_full || all->live - all->leaving >= all->defaults.max_sessions;
     *waits = full && all->evict_idle && box_session_evict_locked(s, t, tenant_full);
     if (full && !*waits) {
         int rc = session_limit(all, t, tenant_full, err);

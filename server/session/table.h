@@ -37,8 +37,6 @@ struct box_sessions {
     box_uid instance;
     box_warden **wardens;
     size_t n_wardens;
-    uint32_t required_guarantees;
-    uint32_t max_sessions;
     uint32_t max_sessions_per_tenant;
     bool evict_idle;
     bool allow_no_idle_ttl;
@@ -191,7 +189,8 @@ int box_sessions_acquire(box_sessions *all, const box_acquire *a, box_session **
                          box_error *err) BOX_MUST_USE;
 /* What holds where a spec is silent; the strings are *standard's. */
 box_spec_defaults box_sessions_spec_defaults(const box_sessions *all,
-                                             const box_session_defaults *standard, bool persistent);
+                                             const box_session_defaults *standard,
+                                             const char *tenant, bool persistent);
 /* PERMISSION when the spec asks for what the configuration does not allow. */
 int box_sessions_allow(const box_sessions *all, const box_spec *asked, bool persistent,
                        box_error *err) BOX_MUST_USE;
@@ -302,9 +301,9 @@ void box_sandbox_exec_gone(box_session *s);
 int box_backends_choose(box_sessions *all, const char *name, box_warden **out, box_error *err)
     BOX_MUST_USE;
 /* GUARANTEE_UNSUPPORTED {guarantees, backend} when the spec asks for what the warden says it cannot
- * give; *required: the bits create must insist on; *best_effort: what the profile alone wants. */
-int box_backends_check(const box_sessions *all, box_warden *w, const box_spec *asked,
-                       const box_spec *whole, uint32_t *required, uint32_t *best_effort,
-                       box_error *err) BOX_MUST_USE;
+ * give; of_all: what every sandbox must have; *required: the bits create must insist on;
+ * *best_effort: what the profile alone wants. */
+int box_backends_check(box_warden *w, const box_spec *asked, const box_spec *whole, uint32_t of_all,
+                       uint32_t *required, uint32_t *best_effort, box_error *err) BOX_MUST_USE;
 /* GUARANTEE_UNSUPPORTED when its limits cannot change while it runs. */
 int box_backends_check_live(box_session *s, box_error *err) BOX_MUST_USE;

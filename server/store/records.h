@@ -5,6 +5,9 @@
 #include "base/id.h"
 #include "base/limits.h"
 
+/* The tenant of those who use a server alone; made with the database. */
+#define BOX_TENANT_DEFAULT "default"
+
 enum {
     BOX_TENANT_ID_BYTES = 64,
     BOX_TENANT_NAME_BYTES = 256,

@@ -53,6 +53,89 @@ class Endless(OwnServerCase):
                          (self.t.SESSION_STATE_RUNNING, duration(0)))
 
 
+class Defaults(OwnServerCase):
+    """What sessions get that say nothing: from the configuration file, then from Initialize."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.roots = lib.TemporaryFolder("box-roots-")
+        cls.addClassCleanup(cls.roots.remove)
+        for name in ("one", "two"):
+            os.mkdir(cls.roots.file(name))
+        for path in (cls.roots.path, cls.roots.file("one"), cls.roots.file("two")):
+            os.chown(path, 1000, 1000)
+        cls.begin(config=f"box:\n  default_workspace: {cls.roots.file('one')}\n"
+                  "  default_workspace_limit: 8MiB\nadmission:\n  required: true\n",
+                  warden_config="allowed_roots:\n"
+                  f"  - {{path: {cls.roots.path}, owner_uid: 1000}}\n")
+
+    def initialize(self, **config):
+        pb = self.pb.control
+        return self.client.control.Initialize(
+            pb.InitializeRequest(config=pb.BoxConfig(**config))).config
+
+    def test_the_default_workspace(self):
+        one, two = self.roots.file("one"), self.roots.file("two")
+        self.client.out("echo x >/workspace/f", self.sid)
+        self.assertTrue(os.path.exists(os.path.join(one, "f")))
+        self.assertEqual(self.client.get(self.sid).spec.host_path, one)
+        self.assertEqual(self.initialize(default_workspace=two).default_workspace, two)
+        self.addCleanup(self.initialize, default_workspace=one)
+        self.client.out("echo y >/workspace/f", self.sid)  # it has its own already
+        self.assertEqual(os.listdir(two), [])
+        self.client.out("echo z >/workspace/f")
+        self.assertEqual(os.listdir(two), ["f"])
+        private = {"host_path_mode": self.t.MOUNT_MODE_NONE}
+        self.client.out("test ! -e /workspace/f", spec=private)
+        self.initialize(default_workspace="")
+        self.client.out("test ! -e /workspace/f")
+        self.initialize(default_workspace="/srv")
+        self.fails(StatusCode.PERMISSION_DENIED, "PERMISSION", lambda: self.client.run(["true"]))
+
+    def test_other_tenants_do_not_share_it(self):
+        admin = self.pb.admin
+        self.client.admin.CreateTenant(admin.CreateTenantRequest(
+            tenant=admin.Tenant(tenant_id="other")))
+        token = self.client.admin.CreateToken(admin.CreateTokenRequest(
+            tenant_id="other", scopes=["exec.write", "session.write", "session.read"])).secret
+        other = self.boxd.client(token)
+        self.client.out("echo x >/workspace/mine")
+        self.completes(other.run("test ! -e /workspace/mine"))
+
+    def test_the_default_limit(self):
+        private = {"host_path_mode": self.t.MOUNT_MODE_NONE}
+        size = "df -k /workspace | tail -1 | tr -s ' ' | cut -d' ' -f2"
+        self.assertEqual(self.client.out(size, spec=private), "8192")
+        self.initialize(default_workspace_limit_bytes=4 << 20)
+        self.addCleanup(self.initialize, default_workspace_limit_bytes=8 << 20)
+        self.assertEqual(self.client.out(size, spec=private), "4096")
+
+    def test_admission(self):
+        pb = self.pb.control
+        session = self.client.create(self.sid)
+        required = {g.name for g in session.guarantees if g.required}
+        self.assertLessEqual({"filesystem", "process", "user"}, required)
+        self.initialize(admission=pb.AdmissionConfig(
+            guarantees=pb.GuaranteeList(names=["images"])))
+        self.addCleanup(self.initialize, admission=pb.AdmissionConfig(
+            guarantees=pb.GuaranteeList()))
+        failure = self.fails(StatusCode.FAILED_PRECONDITION, "GUARANTEE_UNSUPPORTED",
+                             lambda: self.client.run(["true"]))
+        self.assertEqual(failure.metadata["guarantees"], "images")
+        self.completes(self.client.run(["true"], self.sid))  # it was admitted
+
+    def test_limits(self):
+        limits = self.t.Limits
+        self.client.create(self.sid)
+        self.assertEqual(self.initialize(limits=limits(max_sessions=1)).limits.max_sessions, 1)
+        self.addCleanup(self.initialize, limits=limits(max_sessions=10000))
+        failure = self.fails(StatusCode.RESOURCE_EXHAUSTED, "SESSION_LIMIT",
+                             lambda: self.client.run(["true"]))
+        self.assertEqual((failure.metadata["limit"], failure.metadata["max"]), ("sessions", "1"))
+        status = self.client.control.GetStatus(self.pb.control.GetStatusRequest())
+        self.assertEqual(status.server.limits.max_sessions, 1)
+
+
 class Persistent(OwnServerCase):
     """What was made before a part of Box ended is there afterwards, and goes when it is deleted."""
 

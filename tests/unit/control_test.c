@@ -105,17 +105,18 @@ static int setup(void **state)
                                          .detail = "cgroup v2"};
     f.backends[1] = (box_backend_report){.name = "docker", .detail = "its warden does not answer"};
     f.n_backends = 2;
-    f.config = (box_control_config){
-        .policy = f.policy,
-        .facts = {&f, fake_backends, fake_stats, fake_states},
-        .hooks = {&f, fake_apply, fake_connections, fake_shutdown},
-        .settings = {.enabled = true, .backend = "auto", .default_profile = "default"},
-        .idle_ttl_ns = 300 * BOX_SECOND,
-        .max_sessions = 10000,
-        .max_sessions_per_tenant = 256,
-        .max_tokens_per_tenant = 100,
-        .loops = 2,
-        .warnings = warnings};
+    f.config = (box_control_config){.policy = f.policy,
+                                    .facts = {&f, fake_backends, fake_stats, fake_states},
+                                    .hooks = {&f, fake_apply, fake_connections, fake_shutdown},
+                                    .settings = {.enabled = true,
+                                                 .backend = "auto",
+                                                 .default_profile = "default",
+                                                 .max_sessions = 10000},
+                                    .idle_ttl_ns = 300 * BOX_SECOND,
+                                    .max_sessions_per_tenant = 256,
+                                    .max_tokens_per_tenant = 100,
+                                    .loops = 2,
+                                    .warnings = warnings};
     renew(&f);
     harness_start(&f.h);
     *state = &f;
@@ -401,16 +402,140 @@ static void what_cannot_be_applied_does_not_hold(void **state)
     box__v1__box_config__set_backend(&config, "docker");
     f->refuse_apply = true;
     assert_int_equal(ask(f, CONTROL("Initialize"), &r.base, &harness_root, NULL), BOX_RATE_LIMIT);
-    f->config.hooks.apply = NULL;
-    renew(f);
-    assert_int_equal(ask(f, CONTROL("Initialize"), &r.base, &harness_root, NULL),
-                     BOX_GUARANTEE_UNSUPPORTED);
-    assert_string_equal(box_error_get(&f->h.status, "guarantees"), "config.backend");
+    f->refuse_apply = false;
     r.config = NULL;
     assert_int_equal(ask(f, CONTROL("Initialize"), &r.base, &harness_root, &done), BOX_NONE);
     assert_string_equal(done->config->backend, "auto");
     harness_drop(done);
     free(config.backend);
+}
+
+static void initialize_narrows_limits_and_admission(void **state)
+{
+    fixture *f = *state;
+    f->config.settings.max_sessions = 50;
+    f->config.settings.guarantees = BOX_G_SECCOMP;
+    renew(f);
+    Box__V1__InitializeRequest r;
+    Box__V1__InitializeResponse *done = NULL;
+    Box__V1__BoxConfig config;
+    Box__V1__Limits limits;
+    Box__V1__AdmissionConfig admission;
+    Box__V1__GuaranteeList list;
+    static char memory[] = "memory", seccomp[] = "seccomp", wrong[] = "teleport";
+    char *names[] = {memory, seccomp};
+    box__v1__initialize_request__init(&r);
+    box__v1__box_config__init(&config);
+    box__v1__limits__init(&limits);
+    box__v1__admission_config__init(&admission);
+    box__v1__guarantee_list__init(&list);
+    r.config = &config;
+    config.limits = &limits;
+    config.admission = &admission;
+    admission.guarantees = &list;
+    list.names = names;
+    list.n_names = 2;
+    box__v1__limits__set_max_sessions(&limits, 20);
+    box__v1__admission_config__set_required(&admission, true);
+    assert_int_equal(ask(f, CONTROL("Initialize"), &r.base, &harness_root, &done), BOX_NONE);
+    assert_int_equal(f->applied.max_sessions, 20);
+    assert_int_equal(f->applied.guarantees, BOX_G_SECCOMP | BOX_G_MEMORY);
+    assert_true(f->applied.admission_required);
+    assert_int_equal(done->config->limits->max_sessions, 20);
+    assert_true(done->config->admission->required);
+    assert_int_equal(done->config->admission->guarantees->n_names, 2);
+    assert_string_equal(done->config->admission->guarantees->names[0], "seccomp");
+    harness_drop(done);
+    box__v1__limits__set_max_sessions(&limits, 50); /* what it narrowed it may widen again */
+    box__v1__admission_config__set_required(&admission, false);
+    assert_int_equal(ask(f, CONTROL("Initialize"), &r.base, &harness_root, NULL), BOX_NONE);
+    assert_int_equal(f->applied.max_sessions, 50);
+    assert_false(f->applied.admission_required);
+    box__v1__limits__set_max_sessions(&limits, 51);
+    list.n_names = 1; /* not what the file asks for */
+    assert_int_equal(ask(f, CONTROL("Initialize"), &r.base, &harness_root, NULL), BOX_VALIDATION);
+    assert_string_equal(box_error_get(&f->h.status, "field:config.limits.max_sessions"),
+                        "must be 1 to 50, as boxd's configuration says");
+    assert_string_equal(box_error_get(&f->h.status, "field:config.admission.guarantees"),
+                        "must keep seccomp, which boxd's configuration asks for");
+    box__v1__limits__set_max_sessions(&limits, 0);
+    names[0] = wrong;
+    assert_int_equal(ask(f, CONTROL("Initialize"), &r.base, &harness_root, NULL), BOX_VALIDATION);
+    assert_string_equal(box_error_get(&f->h.status, "field:config.admission.guarantees"),
+                        "there is no guarantee called teleport");
+    assert_int_equal(f->applies, 2);
+    box__v1__limits__set_max_sessions(&limits, 1);
+    box__v1__limits__set_max_execs(&limits, 1);
+    assert_int_equal(ask(f, CONTROL("Initialize"), &r.base, &harness_root, NULL),
+                     BOX_GUARANTEE_UNSUPPORTED);
+    assert_string_equal(box_error_get(&f->h.status, "guarantees"), "config.limits.max_execs");
+}
+
+static void what_the_file_requires_stays_required(void **state)
+{
+    fixture *f = *state;
+    f->config.settings.admission_required = true;
+    renew(f);
+    Box__V1__InitializeRequest r;
+    Box__V1__BoxConfig config;
+    Box__V1__AdmissionConfig admission;
+    box__v1__initialize_request__init(&r);
+    box__v1__box_config__init(&config);
+    box__v1__admission_config__init(&admission);
+    r.config = &config;
+    config.admission = &admission;
+    box__v1__admission_config__set_required(&admission, false);
+    assert_int_equal(ask(f, CONTROL("Initialize"), &r.base, &harness_root, NULL), BOX_VALIDATION);
+    assert_non_null(box_error_get(&f->h.status, "field:config.admission.required"));
+}
+
+static void isolation_and_backend_host_exclude_each_other(void **state)
+{
+    fixture *f = *state;
+    f->backends[1] = (box_backend_report){.name = "host", .available = true};
+    Box__V1__InitializeRequest r;
+    Box__V1__BoxConfig config;
+    Box__V1__AdmissionConfig admission;
+    box__v1__initialize_request__init(&r);
+    box__v1__box_config__init(&config);
+    box__v1__admission_config__init(&admission);
+    r.config = &config;
+    box__v1__box_config__set_backend(&config, "host");
+    assert_int_equal(ask(f, CONTROL("Initialize"), &r.base, &harness_root, NULL), BOX_NONE);
+    free(config.backend);
+    box__v1__box_config__init(&config);
+    config.admission = &admission;
+    box__v1__admission_config__set_required(&admission, true);
+    assert_int_equal(ask(f, CONTROL("Initialize"), &r.base, &harness_root, NULL), BOX_PERMISSION);
+    assert_string_equal(box_error_get(&f->h.status, "rule"), "backend.host");
+}
+
+static void initialize_sets_the_default_workspace(void **state)
+{
+    fixture *f = *state;
+    Box__V1__InitializeRequest r;
+    Box__V1__InitializeResponse *done = NULL;
+    Box__V1__BoxConfig config;
+    box__v1__initialize_request__init(&r);
+    box__v1__box_config__init(&config);
+    r.config = &config;
+    box__v1__box_config__set_default_workspace(&config, "/srv/work");
+    box__v1__box_config__set_default_workspace_limit_bytes(&config, 1 << 20);
+    assert_int_equal(ask(f, CONTROL("Initialize"), &r.base, &harness_root, &done), BOX_NONE);
+    assert_string_equal(f->applied.default_workspace, "/srv/work");
+    assert_int_equal(f->applied.default_workspace_limit_bytes, 1 << 20);
+    assert_string_equal(done->config->default_workspace, "/srv/work");
+    harness_drop(done);
+    box__v1__box_config__set_default_workspace(&config, "/srv/../etc");
+    box__v1__box_config__set_default_workspace_limit_bytes(&config, -1);
+    assert_int_equal(ask(f, CONTROL("Initialize"), &r.base, &harness_root, NULL), BOX_VALIDATION);
+    assert_non_null(box_error_get(&f->h.status, "field:config.default_workspace"));
+    assert_non_null(box_error_get(&f->h.status, "field:config.default_workspace_limit_bytes"));
+    box__v1__box_config__set_default_workspace(&config, "");
+    box__v1__box_config__set_default_workspace_limit_bytes(&config, 0);
+    assert_int_equal(ask(f, CONTROL("Initialize"), &r.base, &harness_root, NULL), BOX_NONE);
+    assert_string_equal(f->applied.default_workspace, "");
+    free(config.default_workspace);
 }
 
 static box_reason exec_reason(fixture *f)
@@ -467,6 +592,10 @@ int main(void)
         WITH_CONTROL(whoami_tells_how_the_caller_was_recognised),
         WITH_CONTROL(initialize_changes_what_is_set_and_answers_all),
         WITH_CONTROL(a_wrong_initialize_changes_nothing),
+        WITH_CONTROL(initialize_narrows_limits_and_admission),
+        WITH_CONTROL(what_the_file_requires_stays_required),
+        WITH_CONTROL(isolation_and_backend_host_exclude_each_other),
+        WITH_CONTROL(initialize_sets_the_default_workspace),
         WITH_CONTROL(backend_host_is_refused_where_it_must_not_be),
         WITH_CONTROL(what_cannot_be_applied_does_not_hold),
         WITH_CONTROL(initialize_opens_the_gate_and_switches_sandboxes),
