@@ -27,11 +27,11 @@ function(box_matrix name)
             continue()
         endif()
         if(m_MISSING)
-            set(${end}_command sh -c "echo skipped: ${m_MISSING} is not installed; exit 77")
+            set(${end}_command sh -c "echo skipped: ${m_MISSING} is not installed && exit 77")
         endif()
         add_test(NAME interop.matrix.${name}.${end} COMMAND ${${end}_command})
-        set_tests_properties(interop.matrix.${name}.${end} PROPERTIES LABELS interop TIMEOUT 300
-            SKIP_RETURN_CODE 77 FIXTURES_REQUIRED "${m_FIXTURES}")
+        set_tests_properties(interop.matrix.${name}.${end} PROPERTIES LABELS "interop;grpc"
+            TIMEOUT 300 SKIP_RETURN_CODE 77 FIXTURES_REQUIRED "${m_FIXTURES}")
     endforeach()
 endfunction()
 

@@ -339,6 +339,8 @@ static void probe_compression(test_case *t)
     request.payload = &payload;
     int rc = boxtest_v1_test_service_unary_call(t->channel, &in_time, &request, &response, &err);
     expect_status(t, rc, &err, BOX_CODE_INVALID_ARGUMENT, NULL);
+    if (rc == 0)
+        protobuf_c_message_free_unpacked(&response->base, NULL);
 }
 
 static void client_compressed_unary(test_case *t)
