@@ -1,16 +1,16 @@
 /* Frames on streams that are over. nghttp2 keeps no closed streams for us (a connection would hold
  * a thousand) and so ignores what comes for one, and a stream number that falls. RFC 9113, 5.1 and
- * 5.1.1 want that to end the connection, so frame headers are looked at here before nghttp2 gets
- * them.
+ * 5.1.1 want it to end the connection, or to be reset where the client had reset the stream; so
+ * frame headers are looked at here before nghttp2 gets them.
  *
  * A stream that we reset is never among the closed ones: its frames may have been on their way. Few
  * are remembered, so a frame may still be ignored that should not be; none is taken for wrong that
  * is right. */
 #include "wire/h2_internal.h"
 
-enum { PREFACE_BYTES = 24, NOT_ODD = 1 };
+enum { PREFACE_BYTES = 24, ODD = 1 };
 
-static bool is_closed(const h2_closed *c, int32_t id)
+static bool is_among(const h2_closed *c, int32_t id)
 {
     bool found = false;
     for (size_t i = 0; i < H2_CLOSED_STREAMS; i++)
@@ -18,12 +18,12 @@ static bool is_closed(const h2_closed *c, int32_t id)
     return found;
 }
 
-void box_h2_closed_add(box_h2 *h, int32_t id)
+void box_h2_closed_add(box_h2 *h, int32_t id, bool by_reset)
 {
     h2_closed *c = &h->closed;
-    if (is_closed(c, id))
+    if (is_among(c, id) || is_among(c, -id))
         return;
-    c->ids[c->next] = id;
+    c->ids[c->next] = by_reset ? -id : id;
     c->next = (c->next + 1) % H2_CLOSED_STREAMS;
 }
 
@@ -62,11 +62,16 @@ static bool check_frame(box_h2 *h, const uint8_t *head)
         end_connection(h, NGHTTP2_PROTOCOL_ERROR, "PRIORITY: stream 0");
         return false;
     }
-    if ((type != NGHTTP2_DATA && type != NGHTTP2_HEADERS) || (id & NOT_ODD) == 0)
+    if ((type != NGHTTP2_DATA && type != NGHTTP2_HEADERS) || (id & ODD) == 0)
         return true; /* nghttp2's business */
-    if (is_closed(&h->closed, id)) {
+    if (is_among(&h->closed, id)) {
         end_connection(h, NGHTTP2_STREAM_CLOSED, "a frame on a closed stream");
         return false;
+    }
+    if (is_among(&h->closed, -id)) {
+        box_h2_check(
+            h, nghttp2_submit_rst_stream(h->session, NGHTTP2_FLAG_NONE, id, NGHTTP2_STREAM_CLOSED));
+        return true; /* nghttp2 drops it, and knows window and header table */
     }
     return type != NGHTTP2_HEADERS || check_number(h, id);
 }

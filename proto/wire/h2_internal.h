@@ -125,7 +125,7 @@ enum { H2_FRAME_HEAD = 9, H2_CLOSED_STREAMS = 16 };
 
 /* Server: what is known of streams that are over (h2_closed.c), and how far frames were read. */
 typedef struct h2_closed {
-    int32_t ids[H2_CLOSED_STREAMS]; /* ended or reset by the client, the last ones */
+    int32_t ids[H2_CLOSED_STREAMS]; /* ended by the client, or -id: reset by it; the last ones */
     unsigned next;
     int32_t last_id;
     int32_t skipped_from, skipped_to; /* numbers left out before last_id */
@@ -178,8 +178,8 @@ extern const uint8_t box_h2_drain_ping[8];
 /* How much of data nghttp2 may be given before this is asked again. It may end the connection
  * (h->is_broken): then nothing. */
 size_t box_h2_closed_scan(box_h2 *h, const uint8_t *data, size_t len);
-/* Nothing may come on that stream any more. */
-void box_h2_closed_add(box_h2 *h, int32_t id);
+/* Nothing may come on that stream any more: the client ended or reset it. */
+void box_h2_closed_add(box_h2 *h, int32_t id, bool by_reset);
 
 /* h2_stream.c */
 box_h2_stream *box_h2_stream_new(box_h2 *h, int32_t id);

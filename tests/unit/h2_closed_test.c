@@ -67,7 +67,7 @@ static void a_frame_on_a_stream_that_ended_ends_the_connection(void **state)
     }
 }
 
-static void a_frame_after_the_clients_reset_ends_the_connection(void **state)
+static void a_frame_after_the_clients_reset_is_answered_with_one(void **state)
 {
     (void)state;
     const uint8_t cancel[4] = {0, 0, 0, NGHTTP2_CANCEL};
@@ -76,7 +76,10 @@ static void a_frame_after_the_clients_reset_ends_the_connection(void **state)
         raw_request(&f.raw, 1, "/a/b");
         raw_frame(&f.raw, NGHTTP2_RST_STREAM, 0, 1, cancel, sizeof cancel);
         RAW_DATA(&f.raw, 1, 0, "\0\0\0\0\0");
-        expect_end(&f, NGHTTP2_STREAM_CLOSED, chunks[i]);
+        assert_int_equal(raw_exchange(&f.raw, f.server, chunks[i]), 0);
+        assert_true(raw_get(&f.raw, 1)->was_reset);
+        assert_int_equal(raw_get(&f.raw, 1)->rst, NGHTTP2_STREAM_CLOSED);
+        call(&f, 3, chunks[i]);
     }
 }
 
@@ -141,7 +144,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_frame_on_a_stream_that_ended_ends_the_connection),
-        cmocka_unit_test(a_frame_after_the_clients_reset_ends_the_connection),
+        cmocka_unit_test(a_frame_after_the_clients_reset_is_answered_with_one),
         cmocka_unit_test(what_comes_after_our_reset_is_ignored),
         cmocka_unit_test(a_number_that_was_left_out_cannot_be_used_later),
         cmocka_unit_test(a_priority_of_stream_0_ends_the_connection),
