@@ -5,44 +5,23 @@
 #include <stdlib.h>
 #include <string.h>
 
-static echo_server server; /* one for the file: set up and torn down by main */
-
-#define EACH_TRANSPORT(name, body)                                                                 \
-    static void name##_over_tls(void **state)                                                      \
-    {                                                                                              \
-        (void)state;                                                                               \
-        body(ECHO_TLS);                                                                            \
-    }                                                                                              \
-    static void name##_over_clear_tcp(void **state)                                                \
-    {                                                                                              \
-        (void)state;                                                                               \
-        body(ECHO_CLEAR);                                                                          \
-    }                                                                                              \
-    static void name##_over_a_unix_socket(void **state)                                            \
-    {                                                                                              \
-        (void)state;                                                                               \
-        body(ECHO_UNIX);                                                                           \
-    }
-#define TEST_EACH(name)                                                                            \
-    cmocka_unit_test(name##_over_tls), cmocka_unit_test(name##_over_clear_tcp),                    \
-        cmocka_unit_test(name##_over_a_unix_socket)
-
 /* --- blocking --------------------------------------------------------------------------------- */
 
-static void unary(echo_over over)
+static void unary_calls_work(void **state)
 {
-    box_channel *c = echo_channel(&server, over, NULL);
+    echo_over over = echo_over_of(state);
+    box_channel *c = echo_channel(&echo_shared, over, NULL);
     box_error err;
     for (int i = 0; i < 20; i++)
         assert_int_equal(echo_once(c, NULL, "hello", 5, &err), 0);
     assert_int_equal(echo_once(c, NULL, NULL, 0, &err), 0);
     box_channel_free(c);
 }
-EACH_TRANSPORT(unary_calls_work, unary)
 
-static void server_stream(echo_over over)
+static void server_streams_work(void **state)
 {
-    box_channel *c = echo_channel(&server, over, NULL);
+    echo_over over = echo_over_of(state);
+    box_channel *c = echo_channel(&echo_shared, over, NULL);
     Box__Test__V1__ExpandRequest request;
     Box__Test__V1__ExpandResponse *m = NULL;
     box_client_call *call;
@@ -62,11 +41,11 @@ static void server_stream(echo_over over)
     box_client_free(call);
     box_channel_free(c);
 }
-EACH_TRANSPORT(server_streams_work, server_stream)
 
-static void client_stream(echo_over over)
+static void client_streams_work(void **state)
 {
-    box_channel *c = echo_channel(&server, over, NULL);
+    echo_over over = echo_over_of(state);
+    box_channel *c = echo_channel(&echo_shared, over, NULL);
     uint8_t payload[1000] = {7};
     Box__Test__V1__CollectRequest request;
     Box__Test__V1__CollectResponse *response = NULL;
@@ -85,7 +64,6 @@ static void client_stream(echo_over over)
     box_client_free(call);
     box_channel_free(c);
 }
-EACH_TRANSPORT(client_streams_work, client_stream)
 
 static void say(box_client_call *call, const char *text)
 {
@@ -96,9 +74,10 @@ static void say(box_client_call *call, const char *text)
     assert_int_equal(box_test_v1_echo_service_chat_send(call, &request, &err), 0);
 }
 
-static void bidi(echo_over over)
+static void bidi_streams_work(void **state)
 {
-    box_channel *c = echo_channel(&server, over, NULL);
+    echo_over over = echo_over_of(state);
+    box_channel *c = echo_channel(&echo_shared, over, NULL);
     Box__Test__V1__ChatResponse *m = NULL;
     box_client_call *call;
     box_error err;
@@ -115,7 +94,6 @@ static void bidi(echo_over over)
     box_client_free(call);
     box_channel_free(c);
 }
-EACH_TRANSPORT(bidi_streams_work, bidi)
 
 /* --- with an event loop ----------------------------------------------------------------------- */
 
@@ -152,11 +130,12 @@ static void on_echo(void *arg, box_client_call *call, const Box__Test__V1__EchoR
     s->bytes += m->payload.len;
 }
 
-static void unary_events(echo_over over)
+static void unary_events_come(void **state)
 {
+    echo_over over = echo_over_of(state);
     static const box_test_v1_echo_service_echo_events events = {
         .headers = on_headers, .message = on_echo, .done = on_done};
-    box_channel *c = echo_channel(&server, over, NULL);
+    box_channel *c = echo_channel(&echo_shared, over, NULL);
     Box__Test__V1__EchoRequest request;
     seen s = {0};
     box_client_call *call;
@@ -173,7 +152,6 @@ static void unary_events(echo_over over)
     assert_int_equal(s.bytes, 100);
     box_channel_free(c);
 }
-EACH_TRANSPORT(unary_events_come, unary_events)
 
 static void on_expand(void *arg, box_client_call *call, const Box__Test__V1__ExpandResponse *m)
 {
@@ -184,11 +162,12 @@ static void on_expand(void *arg, box_client_call *call, const Box__Test__V1__Exp
     s->bytes += m->payload.len;
 }
 
-static void server_stream_events(echo_over over)
+static void server_stream_events_come(void **state)
 {
+    echo_over over = echo_over_of(state);
     static const box_test_v1_echo_service_expand_events events = {
         .headers = on_headers, .message = on_expand, .done = on_done};
-    box_channel *c = echo_channel(&server, over, NULL);
+    box_channel *c = echo_channel(&echo_shared, over, NULL);
     Box__Test__V1__ExpandRequest request;
     seen s = {0};
     box_client_call *call;
@@ -204,7 +183,6 @@ static void server_stream_events(echo_over over)
     assert_int_equal(s.bytes, 3000000);
     box_channel_free(c);
 }
-EACH_TRANSPORT(server_stream_events_come, server_stream_events)
 
 static void collect_more(void *arg, box_client_call *call)
 {
@@ -230,11 +208,12 @@ static void on_collected(void *arg, box_client_call *call, const Box__Test__V1__
     s->bytes = m->bytes;
 }
 
-static void client_stream_events(echo_over over)
+static void client_stream_events_come(void **state)
 {
+    echo_over over = echo_over_of(state);
     static const box_test_v1_echo_service_collect_events events = {
         .message = on_collected, .writable = collect_more, .done = on_done};
-    box_channel *c = echo_channel(&server, over, NULL);
+    box_channel *c = echo_channel(&echo_shared, over, NULL);
     seen s = {.wanted = 2000};
     box_client_call *call;
     box_error err;
@@ -247,7 +226,6 @@ static void client_stream_events(echo_over over)
     assert_int_equal(s.bytes, 2000 * 4096);
     box_channel_free(c);
 }
-EACH_TRANSPORT(client_stream_events_come, client_stream_events)
 
 /* Answers each message with the next. */
 static void on_chat(void *arg, box_client_call *call, const Box__Test__V1__ChatResponse *m)
@@ -262,11 +240,12 @@ static void on_chat(void *arg, box_client_call *call, const Box__Test__V1__ChatR
         assert_int_equal(box_client_half_close(call, &err), 0);
 }
 
-static void bidi_events(echo_over over)
+static void bidi_events_come(void **state)
 {
+    echo_over over = echo_over_of(state);
     static const box_test_v1_echo_service_chat_events events = {.message = on_chat,
                                                                 .done = on_done};
-    box_channel *c = echo_channel(&server, over, NULL);
+    box_channel *c = echo_channel(&echo_shared, over, NULL);
     seen s = {.wanted = 100};
     box_client_call *call;
     box_error err;
@@ -278,7 +257,6 @@ static void bidi_events(echo_over over)
     assert_int_equal(s.bytes, 400);
     box_channel_free(c);
 }
-EACH_TRANSPORT(bidi_events_come, bidi_events)
 
 /* --- several threads -------------------------------------------------------------------------- */
 
@@ -303,9 +281,10 @@ static void *call_many(void *arg)
     return NULL;
 }
 
-static void threads(echo_over over)
+static void eight_threads_share_a_channel(void **state)
 {
-    box_channel *c = echo_channel(&server, over, NULL);
+    echo_over over = echo_over_of(state);
+    box_channel *c = echo_channel(&echo_shared, over, NULL);
     pthread_t ids[THREADS];
     worker workers[THREADS] = {0};
     for (unsigned i = 0; i < THREADS; i++) {
@@ -319,7 +298,6 @@ static void threads(echo_over over)
     }
     box_channel_free(c);
 }
-EACH_TRANSPORT(eight_threads_share_a_channel, threads)
 
 /* A loop that sleeps in poll must hear of events that a blocking thread's I/O brought. */
 static void a_loop_and_blocking_threads_share_a_channel(void **state)
@@ -327,7 +305,7 @@ static void a_loop_and_blocking_threads_share_a_channel(void **state)
     (void)state;
     static const box_test_v1_echo_service_chat_events events = {.message = on_chat,
                                                                 .done = on_done};
-    box_channel *c = echo_channel(&server, ECHO_TLS, NULL);
+    box_channel *c = echo_channel(&echo_shared, ECHO_TLS, NULL);
     seen s = {.wanted = 2000};
     worker w = {.channel = c};
     pthread_t id;
@@ -357,7 +335,7 @@ static void *say_many(void *arg)
 static void one_thread_sends_while_another_receives(void **state)
 {
     (void)state;
-    box_channel *c = echo_channel(&server, ECHO_TLS, NULL);
+    box_channel *c = echo_channel(&echo_shared, ECHO_TLS, NULL);
     Box__Test__V1__ChatResponse *m = NULL;
     box_client_call *call;
     pthread_t id;
@@ -380,7 +358,7 @@ static void one_thread_sends_while_another_receives(void **state)
 static void metadata_travels_both_ways(void **state)
 {
     (void)state;
-    box_channel *c = echo_channel(&server, ECHO_TLS, NULL);
+    box_channel *c = echo_channel(&echo_shared, ECHO_TLS, NULL);
     box_metadata sent = {0};
     box_metadata headers = {0};
     box_metadata trailers = {0};
@@ -407,7 +385,7 @@ static void metadata_travels_both_ways(void **state)
 static void too_much_metadata_fails_its_call_and_no_other(void **state)
 {
     (void)state;
-    box_channel *c = echo_channel(&server, ECHO_TLS, NULL);
+    box_channel *c = echo_channel(&echo_shared, ECHO_TLS, NULL);
     box_metadata sent = {0};
     char value[1000];
     box_error err;
@@ -432,7 +410,7 @@ static void too_much_metadata_fails_its_call_and_no_other(void **state)
 static void a_status_comes_with_its_details(void **state)
 {
     (void)state;
-    box_channel *c = echo_channel(&server, ECHO_TLS, NULL);
+    box_channel *c = echo_channel(&echo_shared, ECHO_TLS, NULL);
     Box__Test__V1__Failure__MetadataEntry entry;
     Box__Test__V1__Failure__MetadataEntry *entries[] = {&entry};
     Box__Test__V1__Failure failure;
@@ -464,7 +442,7 @@ static void a_status_comes_with_its_details(void **state)
 static void a_method_that_is_not_there_is_unimplemented(void **state)
 {
     (void)state;
-    box_channel *c = echo_channel(&server, ECHO_TLS, NULL);
+    box_channel *c = echo_channel(&echo_shared, ECHO_TLS, NULL);
     Box__Test__V1__MissingRequest request;
     Box__Test__V1__MissingResponse *response = NULL;
     box_error err;
@@ -474,32 +452,18 @@ static void a_method_that_is_not_there_is_unimplemented(void **state)
     box_channel_free(c);
 }
 
-static int set_up(void **state)
-{
-    (void)state;
-    echo_server_start(&server, NULL);
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    echo_server_stop(&server);
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST_EACH(unary_calls_work),
-        TEST_EACH(server_streams_work),
-        TEST_EACH(client_streams_work),
-        TEST_EACH(bidi_streams_work),
-        TEST_EACH(unary_events_come),
-        TEST_EACH(server_stream_events_come),
-        TEST_EACH(client_stream_events_come),
-        TEST_EACH(bidi_events_come),
-        TEST_EACH(eight_threads_share_a_channel),
+        ECHO_TEST_EACH(unary_calls_work),
+        ECHO_TEST_EACH(server_streams_work),
+        ECHO_TEST_EACH(client_streams_work),
+        ECHO_TEST_EACH(bidi_streams_work),
+        ECHO_TEST_EACH(unary_events_come),
+        ECHO_TEST_EACH(server_stream_events_come),
+        ECHO_TEST_EACH(client_stream_events_come),
+        ECHO_TEST_EACH(bidi_events_come),
+        ECHO_TEST_EACH(eight_threads_share_a_channel),
         cmocka_unit_test(a_loop_and_blocking_threads_share_a_channel),
         cmocka_unit_test(one_thread_sends_while_another_receives),
         cmocka_unit_test(metadata_travels_both_ways),
@@ -507,5 +471,5 @@ int main(void)
         cmocka_unit_test(a_status_comes_with_its_details),
         cmocka_unit_test(a_method_that_is_not_there_is_unimplemented),
     };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return cmocka_run_group_tests(tests, echo_shared_start, echo_shared_stop);
 }

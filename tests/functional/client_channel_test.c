@@ -11,8 +11,6 @@
 #include <time.h>
 #include <unistd.h>
 
-static echo_server server; /* of most tests; those that kill one start their own */
-
 static const box_client_options patient = {.wait_for_ready = true, .timeout_ns = 60 * BOX_SECOND};
 /* Tries follow each other quickly enough for a test. */
 static const box_channel_options quick = {.reconnect_first_ms = 20, .reconnect_max_ms = 50};
@@ -66,7 +64,7 @@ static void the_program_hears_of_each_change(void **state)
                                                BOX_CHANNEL_CLOSED};
     told t = {.lock = PTHREAD_MUTEX_INITIALIZER};
     const box_channel_options o = {.on_state = on_state, .on_state_arg = &t};
-    box_channel *c = echo_channel(&server, ECHO_TLS, &o);
+    box_channel *c = echo_channel(&echo_shared, ECHO_TLS, &o);
     box_error err;
     assert_int_equal(box_channel_get_state(c), BOX_CHANNEL_IDLE);
     assert_int_equal(echo_once(c, NULL, "x", 1, &err), 0);
@@ -218,7 +216,7 @@ static void a_name_is_asked_for_while_calls_keep_their_deadline(void **state)
     (void)state;
     char target[96];
     const box_channel_options o = {.plaintext = true};
-    (void)snprintf(target, sizeof target, "dns:///localhost:%u", server.clear_port);
+    (void)snprintf(target, sizeof target, "dns:///localhost:%u", echo_shared.clear_port);
     box_channel *c = new_channel(target, &o);
     box_error err;
     if (echo_once(c, NULL, "x", 1, &err) < 0)
@@ -269,7 +267,7 @@ static void the_first_address_that_works_is_used(void **state)
     echo_server_start(&second, NULL);
     uint64_t before = finished(&second);
     (void)snprintf(target, sizeof target, "ipv4:127.0.0.1:%u,127.0.0.1:%u,127.0.0.1:%u", dead,
-                   server.clear_port, second.clear_port);
+                   echo_shared.clear_port, second.clear_port);
     const box_channel_options o = {.plaintext = true};
     box_channel *c = new_channel(target, &o);
     box_error err;
@@ -388,7 +386,7 @@ static void a_message_over_max_send_bytes_fails_here(void **state)
 {
     (void)state;
     const box_channel_options o = {.max_send_bytes = 100};
-    box_channel *c = echo_channel(&server, ECHO_UNIX, &o);
+    box_channel *c = echo_channel(&echo_shared, ECHO_UNIX, &o);
     char payload[200] = "";
     box_error err;
     assert_int_equal(echo_once(c, NULL, payload, sizeof payload, &err), -1);
@@ -416,7 +414,7 @@ static void a_call_may_have_its_own_limit(void **state)
 {
     (void)state;
     const box_client_options o = {.max_message_bytes = 100};
-    box_channel *c = echo_channel(&server, ECHO_TLS, NULL);
+    box_channel *c = echo_channel(&echo_shared, ECHO_TLS, NULL);
     char payload[200] = "";
     box_error err;
     assert_int_equal(echo_once(c, &o, payload, sizeof payload, &err), -1);
@@ -429,7 +427,7 @@ static void a_call_may_have_its_own_limit(void **state)
 static void a_deadline_can_be_passed_on(void **state)
 {
     (void)state;
-    box_channel *c = echo_channel(&server, ECHO_TLS, NULL);
+    box_channel *c = echo_channel(&echo_shared, ECHO_TLS, NULL);
     box_error err;
     const box_client_options sooner = {.timeout_ns = 3600 * BOX_SECOND,
                                        .deadline_ns = box_time_add(box_now(), 50 * BOX_MS)};
@@ -454,20 +452,6 @@ static void odd_options_are_refused(void **state)
     }
 }
 
-static int start(void **state)
-{
-    (void)state;
-    echo_server_start(&server, NULL);
-    return 0;
-}
-
-static int stop(void **state)
-{
-    (void)state;
-    echo_server_stop(&server);
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -486,5 +470,5 @@ int main(void)
         cmocka_unit_test(a_deadline_can_be_passed_on),
         cmocka_unit_test(odd_options_are_refused),
     };
-    return cmocka_run_group_tests(tests, start, stop);
+    return cmocka_run_group_tests(tests, echo_shared_start, echo_shared_stop);
 }

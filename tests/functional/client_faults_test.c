@@ -12,8 +12,6 @@
 
 #include "base/fd.h"
 
-static echo_server server; /* of most tests; those that kill one start their own */
-
 /* --- cancel and deadline ---------------------------------------------------------------------- */
 
 typedef struct sleeper {
@@ -64,10 +62,11 @@ static bool cancels_arrived(void *arg)
     return cancelled(c->channel) >= c->wanted;
 }
 
-static void cancel_over(echo_over over)
+static void another_thread_cancels_a_waiting_call(void **state)
 {
-    box_channel *c = echo_channel(&server, over, NULL);
-    box_channel *other = echo_channel(&server, ECHO_UNIX, NULL);
+    echo_over over = echo_over_of(state);
+    box_channel *c = echo_channel(&echo_shared, over, NULL);
+    box_channel *other = echo_channel(&echo_shared, ECHO_UNIX, NULL);
     count expected = {other, cancelled(other) + 1};
     sleeper s = {.channel = other, .call = open_chat(c, NULL)};
     Box__Test__V1__ChatResponse *m = NULL;
@@ -82,18 +81,6 @@ static void cancel_over(echo_over over)
     assert_int_equal(echo_once(c, NULL, "x", 1, &err), 0);
     box_channel_free(other);
     box_channel_free(c);
-}
-
-static void another_thread_cancels_a_waiting_call_over_tls(void **state)
-{
-    (void)state;
-    cancel_over(ECHO_TLS);
-}
-
-static void another_thread_cancels_a_waiting_call_over_a_unix_socket(void **state)
-{
-    (void)state;
-    cancel_over(ECHO_UNIX);
 }
 
 /* The one that waits for its call does the I/O; the canceller's call is another's. */
@@ -115,7 +102,7 @@ static void *receive_cancelled(void *arg)
 static void cancel_wakes_drivers_and_sleepers_alike(void **state)
 {
     (void)state;
-    box_channel *c = echo_channel(&server, ECHO_TLS, NULL);
+    box_channel *c = echo_channel(&echo_shared, ECHO_TLS, NULL);
     enum { CALLS = 4 };
     box_client_call *calls[CALLS];
     pthread_t waiting[CALLS];
@@ -139,7 +126,7 @@ static void cancel_wakes_drivers_and_sleepers_alike(void **state)
 static void a_deadline_passes_while_the_server_sleeps(void **state)
 {
     (void)state;
-    box_channel *c = echo_channel(&server, ECHO_TLS, NULL);
+    box_channel *c = echo_channel(&echo_shared, ECHO_TLS, NULL);
     const box_client_options o = {.timeout_ns = 100 * BOX_MS};
     box_error err;
     box_time start = box_now();
@@ -161,7 +148,7 @@ static void *sleep_long(void *arg)
 static void a_sooner_deadline_of_another_thread_is_kept(void **state)
 {
     (void)state;
-    box_channel *c = echo_channel(&server, ECHO_TLS, NULL);
+    box_channel *c = echo_channel(&echo_shared, ECHO_TLS, NULL);
     const box_client_options o = {.timeout_ns = 50 * BOX_MS};
     pthread_t id;
     void *ok;
@@ -183,7 +170,7 @@ static void a_sooner_deadline_of_another_thread_is_kept(void **state)
 static void a_deadline_that_passed_before_waiting_is_noticed(void **state)
 {
     (void)state;
-    box_channel *c = echo_channel(&server, ECHO_TLS, NULL);
+    box_channel *c = echo_channel(&echo_shared, ECHO_TLS, NULL);
     const box_client_options o = {.timeout_ns = 5 * BOX_MS};
     Box__Test__V1__ChatResponse *m = NULL;
     box_error err;
@@ -201,7 +188,7 @@ static void a_deadline_that_passed_before_waiting_is_noticed(void **state)
 static void freeing_a_call_that_runs_cancels_it(void **state)
 {
     (void)state;
-    box_channel *c = echo_channel(&server, ECHO_TLS, NULL);
+    box_channel *c = echo_channel(&echo_shared, ECHO_TLS, NULL);
     count expected = {c, cancelled(c) + 1};
     box_error err;
     box_client_call *call = open_chat(c, NULL);
@@ -214,7 +201,7 @@ static void freeing_a_call_that_runs_cancels_it(void **state)
 static void a_channel_may_be_freed_before_its_calls(void **state)
 {
     (void)state;
-    box_channel *c = echo_channel(&server, ECHO_TLS, NULL);
+    box_channel *c = echo_channel(&echo_shared, ECHO_TLS, NULL);
     Box__Test__V1__ChatResponse *m = NULL;
     box_error err;
     box_client_call *call = open_chat(c, NULL);
@@ -252,7 +239,7 @@ static void a_call_freed_in_its_callback_hears_nothing_more(void **state)
     (void)state;
     static const box_test_v1_echo_service_expand_events events = {.message = free_in_message,
                                                                   .done = count_done};
-    box_channel *c = echo_channel(&server, ECHO_TLS, NULL);
+    box_channel *c = echo_channel(&echo_shared, ECHO_TLS, NULL);
     Box__Test__V1__ExpandRequest request;
     free_test t = {0};
     box_client_call *call;
@@ -286,8 +273,9 @@ static void *kill_when_open(void *arg)
     return NULL;
 }
 
-static void killed_over(echo_over over)
+static void a_killed_server_is_unavailable_and_found_again(void **state)
 {
+    echo_over over = echo_over_of(state);
     echo_server own;
     echo_server_start(&own, NULL);
     box_channel *c = echo_channel(&own, over, NULL);
@@ -306,18 +294,6 @@ static void killed_over(echo_over over)
     box_channel_free(k.watch);
     box_channel_free(c);
     echo_server_stop(&own);
-}
-
-static void a_killed_server_is_unavailable_and_found_again_over_tls(void **state)
-{
-    (void)state;
-    killed_over(ECHO_TLS);
-}
-
-static void a_killed_server_is_unavailable_and_found_again_over_a_unix_socket(void **state)
-{
-    (void)state;
-    killed_over(ECHO_UNIX);
 }
 
 /* Nobody reads an idle connection: that it is dead is seen when the next call wants it. */
@@ -389,7 +365,7 @@ static void a_server_of_another_ca_is_refused(void **state)
     box_error err;
     echo_server_start(&other, NULL);
     const box_channel_options o = {.ca_file = other.ca};
-    assert_int_equal(call_target(echo_target(&server, ECHO_TLS, target), &o, &err), -1);
+    assert_int_equal(call_target(echo_target(&echo_shared, ECHO_TLS, target), &o, &err), -1);
     assert_int_equal(box_error_code(&err), BOX_CODE_UNAVAILABLE);
     assert_non_null(strstr(err.msg, "certificate"));
     echo_server_stop(&other);
@@ -400,11 +376,11 @@ static void a_certificate_for_another_name_is_refused(void **state)
     (void)state;
     char target[96];
     box_error err;
-    const box_channel_options o = {.ca_file = server.ca, .server_name = "elsewhere.example"};
-    assert_int_equal(call_target(echo_target(&server, ECHO_TLS, target), &o, &err), -1);
+    const box_channel_options o = {.ca_file = echo_shared.ca, .server_name = "elsewhere.example"};
+    assert_int_equal(call_target(echo_target(&echo_shared, ECHO_TLS, target), &o, &err), -1);
     assert_int_equal(box_error_code(&err), BOX_CODE_UNAVAILABLE);
     assert_non_null(strstr(err.msg, "name"));
-    const box_channel_options good = {.ca_file = server.ca, .server_name = "localhost"};
+    const box_channel_options good = {.ca_file = echo_shared.ca, .server_name = "localhost"};
     assert_int_equal(call_target(target, &good, &err), 0);
 }
 
@@ -439,7 +415,7 @@ static void a_refused_connection_is_unavailable(void **state)
     assert_int_equal(call_target(target, &o, &err), -1);
     assert_int_equal(err.reason, BOX_RUNTIME_UNAVAILABLE);
     assert_int_equal(err.sys_errno, ECONNREFUSED);
-    (void)snprintf(target, sizeof target, "unix:%s/none", server.folder);
+    (void)snprintf(target, sizeof target, "unix:%s/none", echo_shared.folder);
     assert_int_equal(call_target(target, NULL, &err), -1);
     assert_int_equal(err.reason, BOX_RUNTIME_UNAVAILABLE);
     assert_int_equal(err.sys_errno, ENOENT);
@@ -471,7 +447,7 @@ static void a_server_that_never_answers_ends_with_the_connect_timeout(void **sta
 {
     (void)state;
     silent_server("clear", &(box_channel_options){.plaintext = true});
-    silent_server("TLS", &(box_channel_options){.ca_file = server.ca});
+    silent_server("TLS", &(box_channel_options){.ca_file = echo_shared.ca});
 }
 
 static void a_server_that_is_no_grpc_server_is_unavailable(void **state)
@@ -480,11 +456,11 @@ static void a_server_that_is_no_grpc_server_is_unavailable(void **state)
     char target[96];
     box_error err;
     const box_channel_options clear = {.plaintext = true, .connect_timeout_ms = 2000};
-    (void)snprintf(target, sizeof target, "dns:///127.0.0.1:%u", server.tls_port);
+    (void)snprintf(target, sizeof target, "dns:///127.0.0.1:%u", echo_shared.tls_port);
     assert_int_equal(call_target(target, &clear, &err), -1);
     assert_int_equal(box_error_code(&err), BOX_CODE_UNAVAILABLE);
-    const box_channel_options tls = {.ca_file = server.ca, .connect_timeout_ms = 2000};
-    (void)snprintf(target, sizeof target, "dns:///127.0.0.1:%u", server.clear_port);
+    const box_channel_options tls = {.ca_file = echo_shared.ca, .connect_timeout_ms = 2000};
+    (void)snprintf(target, sizeof target, "dns:///127.0.0.1:%u", echo_shared.clear_port);
     assert_int_equal(call_target(target, &tls, &err), -1);
     assert_int_equal(box_error_code(&err), BOX_CODE_UNAVAILABLE);
 }
@@ -577,25 +553,10 @@ static void the_environment_names_server_ca_and_token(void **state)
     echo_server_stop(&own);
 }
 
-static int set_up(void **state)
-{
-    (void)state;
-    echo_server_start(&server, NULL);
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    echo_server_stop(&server);
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(another_thread_cancels_a_waiting_call_over_tls),
-        cmocka_unit_test(another_thread_cancels_a_waiting_call_over_a_unix_socket),
+        ECHO_TEST_EACH(another_thread_cancels_a_waiting_call),
         cmocka_unit_test(cancel_wakes_drivers_and_sleepers_alike),
         cmocka_unit_test(a_deadline_passes_while_the_server_sleeps),
         cmocka_unit_test(a_sooner_deadline_of_another_thread_is_kept),
@@ -603,8 +564,7 @@ int main(void)
         cmocka_unit_test(freeing_a_call_that_runs_cancels_it),
         cmocka_unit_test(a_channel_may_be_freed_before_its_calls),
         cmocka_unit_test(a_call_freed_in_its_callback_hears_nothing_more),
-        cmocka_unit_test(a_killed_server_is_unavailable_and_found_again_over_tls),
-        cmocka_unit_test(a_killed_server_is_unavailable_and_found_again_over_a_unix_socket),
+        ECHO_TEST_EACH(a_killed_server_is_unavailable_and_found_again),
         cmocka_unit_test(an_idle_channel_survives_a_restart),
         cmocka_unit_test(a_server_that_ends_finishes_what_runs),
         cmocka_unit_test(a_server_of_another_ca_is_refused),
@@ -617,5 +577,5 @@ int main(void)
         cmocka_unit_test(a_token_never_goes_in_clear_text_to_another_host),
         cmocka_unit_test(the_environment_names_server_ca_and_token),
     };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return cmocka_run_group_tests(tests, echo_shared_start, echo_shared_stop);
 }

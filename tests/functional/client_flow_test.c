@@ -7,12 +7,11 @@
 
 enum { MIB = 1024 * 1024, ROOM_KIB = 24 * 1024 };
 
-static echo_server server;
-
-static void large_messages(echo_over over)
+static void messages_of_8_mib_pass(void **state)
 {
+    echo_over over = echo_over_of(state);
     const box_channel_options o = {.max_message_bytes = 9 * MIB};
-    box_channel *c = echo_channel(&server, over, &o);
+    box_channel *c = echo_channel(&echo_shared, over, &o);
     uint8_t *payload = malloc(8 * MIB);
     box_error err;
     assert_non_null(payload);
@@ -24,28 +23,10 @@ static void large_messages(echo_over over)
     box_channel_free(c);
 }
 
-static void messages_of_8_mib_pass_over_tls(void **state)
-{
-    (void)state;
-    large_messages(ECHO_TLS);
-}
-
-static void messages_of_8_mib_pass_over_clear_tcp(void **state)
-{
-    (void)state;
-    large_messages(ECHO_CLEAR);
-}
-
-static void messages_of_8_mib_pass_over_a_unix_socket(void **state)
-{
-    (void)state;
-    large_messages(ECHO_UNIX);
-}
-
 static void an_answer_over_max_message_bytes_is_refused(void **state)
 {
     (void)state;
-    box_channel *c = echo_channel(&server, ECHO_TLS, NULL);
+    box_channel *c = echo_channel(&echo_shared, ECHO_TLS, NULL);
     Box__Test__V1__EchoRequest request;
     Box__Test__V1__EchoResponse *response = NULL;
     box_error err;
@@ -88,7 +69,7 @@ static uint64_t server_rss_kib(box_channel *c)
 static void a_stream_nobody_reads_costs_little_and_stops_nobody(void **state)
 {
     (void)state;
-    box_channel *c = echo_channel(&server, ECHO_TLS, NULL);
+    box_channel *c = echo_channel(&echo_shared, ECHO_TLS, NULL);
     Box__Test__V1__ExpandResponse *m = NULL;
     box_error err;
     assert_int_equal(echo_once(c, NULL, "x", 1, &err), 0);
@@ -114,7 +95,7 @@ static void a_blocking_sender_waits_for_a_server_that_does_not_read(void **state
 {
     (void)state;
     enum { MESSAGES = 1000 };
-    box_channel *c = echo_channel(&server, ECHO_TLS, NULL);
+    box_channel *c = echo_channel(&echo_shared, ECHO_TLS, NULL);
     Box__Test__V1__CollectRequest request;
     Box__Test__V1__CollectResponse *response = NULL;
     box_client_call *call;
@@ -179,7 +160,7 @@ static void a_paused_call_gets_nothing_and_costs_little(void **state)
     (void)state;
     static const box_test_v1_echo_service_expand_events events = {.message = on_expand,
                                                                   .done = on_done};
-    box_channel *c = echo_channel(&server, ECHO_TLS, NULL);
+    box_channel *c = echo_channel(&echo_shared, ECHO_TLS, NULL);
     Box__Test__V1__ExpandRequest request;
     flow f = {.pause_after = 10};
     box_client_call *call;
@@ -212,7 +193,7 @@ static void a_sender_that_never_looks_loses_its_call(void **state)
 {
     (void)state;
     static const box_test_v1_echo_service_collect_events events = {.done = on_done};
-    box_channel *c = echo_channel(&server, ECHO_UNIX, NULL);
+    box_channel *c = echo_channel(&echo_shared, ECHO_UNIX, NULL);
     Box__Test__V1__CollectRequest request;
     uint8_t *payload = calloc(1, MIB);
     flow f = {0};
@@ -232,31 +213,15 @@ static void a_sender_that_never_looks_loses_its_call(void **state)
     box_channel_free(c);
 }
 
-static int set_up(void **state)
-{
-    (void)state;
-    echo_server_start(&server, NULL);
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    echo_server_stop(&server);
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_stream_nobody_reads_costs_little_and_stops_nobody),
         cmocka_unit_test(a_blocking_sender_waits_for_a_server_that_does_not_read),
         cmocka_unit_test(a_paused_call_gets_nothing_and_costs_little),
-        cmocka_unit_test(messages_of_8_mib_pass_over_tls),
-        cmocka_unit_test(messages_of_8_mib_pass_over_clear_tcp),
-        cmocka_unit_test(messages_of_8_mib_pass_over_a_unix_socket),
+        ECHO_TEST_EACH(messages_of_8_mib_pass),
         cmocka_unit_test(an_answer_over_max_message_bytes_is_refused),
         cmocka_unit_test(a_sender_that_never_looks_loses_its_call),
     };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return cmocka_run_group_tests(tests, echo_shared_start, echo_shared_stop);
 }

@@ -13,8 +13,6 @@
  * at a time and 33 a second (CVE-2023-44487). */
 enum { THREADS = 6, ROUNDS = 180, QUIET_MS = 30000 };
 
-static echo_server server;
-
 typedef struct shared {
     box_channel *channel;
     atomic_int wrong;      /* ended otherwise than it may */
@@ -145,7 +143,7 @@ static void *do_everything(void *arg)
 static void threads_that_do_everything_end_cleanly(void **state)
 {
     (void)state;
-    shared s = {.channel = echo_channel(&server, ECHO_TLS, NULL)};
+    shared s = {.channel = echo_channel(&echo_shared, ECHO_TLS, NULL)};
     enum { WITH_EVENTS = THREADS * ROUNDS / 6 * 2 };
     pthread_t ids[THREADS];
     for (int i = 0; i < THREADS; i++)
@@ -284,25 +282,11 @@ static void servers_that_come_and_go_end_no_thread(void **state)
         echo_server_stop(&servers[i]);
 }
 
-static int set_up(void **state)
-{
-    (void)state;
-    echo_server_start(&server, NULL);
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    echo_server_stop(&server);
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(threads_that_do_everything_end_cleanly),
         cmocka_unit_test(servers_that_come_and_go_end_no_thread),
     };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return cmocka_run_group_tests(tests, echo_shared_start, echo_shared_stop);
 }

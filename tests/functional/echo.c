@@ -138,6 +138,25 @@ void echo_server_stop(echo_server *s)
     remove_folder(s->folder);
 }
 
+/* --- what tests share ------------------------------------------------------------------------- */
+
+echo_server echo_shared;
+const echo_over echo_transports[3] = {ECHO_TLS, ECHO_CLEAR, ECHO_UNIX};
+
+int echo_shared_start(void **state)
+{
+    (void)state;
+    echo_server_start(&echo_shared, NULL);
+    return 0;
+}
+
+int echo_shared_stop(void **state)
+{
+    (void)state;
+    echo_server_stop(&echo_shared);
+    return 0;
+}
+
 /* --- channels --------------------------------------------------------------------------------- */
 
 const char *echo_target(const echo_server *s, echo_over over, char text[96])

@@ -47,6 +47,25 @@ void echo_server_end(echo_server *s);
 /* The same, if it runs, and everything of it is removed. */
 void echo_server_stop(echo_server *s);
 
+/* The one that all tests of a program share, and cmocka's group fixtures for it. */
+extern echo_server echo_shared;
+int echo_shared_start(void **state);
+int echo_shared_stop(void **state);
+
+/* A test for each transport: the function asks echo_over_of(state) for it. */
+#define ECHO_TEST_EACH(f)                                                                          \
+    ECHO_TEST(f, "_over_tls", 0), ECHO_TEST(f, "_over_clear_tcp", 1),                              \
+        ECHO_TEST(f, "_over_a_unix_socket", 2)
+#define ECHO_TEST(f, over, i)                                                                      \
+    {                                                                                              \
+#f over, f, NULL, NULL, (void *)(uintptr_t)&echo_transports[i]                             \
+    }
+extern const echo_over echo_transports[3];
+static inline echo_over echo_over_of(void **state)
+{
+    return *(const echo_over *)*state;
+}
+
 /* What box_channel_new takes, for that server; text has room for it. */
 const char *echo_target(const echo_server *s, echo_over over, char text[96]);
 box_channel *echo_channel(const echo_server *s, echo_over over, const box_channel_options *more);

@@ -53,7 +53,7 @@ step "no path of the build or source tree in what is read by people and tools"
 
 step "every header stands alone, in C and C++"
 while read -r header; do
-    for mode in "$cc -std=c11 -x c" "$cxx -std=c++17 -x c++"; do
+    for mode in "$cc -std=c11 -pedantic -x c" "$cxx -std=c++17 -pedantic -x c++"; do
         # shellcheck disable=SC2046,SC2086
         printf '#include <%s>\n' "$header" | $mode -Wall -Wextra -Werror -fsyntax-only $(pkg-config --cflags box) - ||
             die "$header: $mode"
@@ -73,10 +73,17 @@ step "pkg-config"
 "$cc" -Wall -Wextra -Werror "$here/example.c" -o "$work/example" $(pkg-config --cflags --libs box)
 check_example "$work/example"
 
+step "the example of the README"
+awk '/^```c$/ { on = 1; next } /^```$/ { on = 0 } on' "$source/README.md" >"$work/readme.c"
+# shellcheck disable=SC2046
+"$cc" -Wall -Wextra -Werror "$work/readme.c" -o "$work/readme" $(pkg-config --cflags --libs box)
+out=$(BOX_ENDPOINT=unix:$work/nobody "$work/readme" 2>&1) && die "the README's example found a server"
+[[ $out == "cannot connect to $work/nobody:"* ]] || die "the README's example: $out"
+
 step "pkg-config, from C++"
 # shellcheck disable=SC2046
 printf '#include <cstdio>\n#include <box/v1/control.client.h>\nint main() { std::puts(box_version()); }\n' |
-    "$cxx" -std=c++17 -Wall -Wextra -Werror -x c++ - -o "$work/example-cxx" $(pkg-config --cflags --libs box)
+    "$cxx" -std=c++17 -Wall -Wextra -pedantic -Werror -x c++ - -o "$work/example-cxx" $(pkg-config --cflags --libs box)
 [ "$("$work/example-cxx")" = "$(pkg-config --modversion box)" ] || die "the C++ program failed"
 
 step "CMake"
