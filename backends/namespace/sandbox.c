@@ -70,7 +70,13 @@ pid_t box_sandbox_clone(uint32_t uid_base, int *pidfd, box_error *err)
     if (prctl(PR_SET_SECUREBITS, bits, 0, 0, 0) < 0)
         return box_fail_errno(err, "restore the securebits");
     errno = saved;
-    return pid > 0 ? pid : box_fail_errno(err, "make the namespaces");
+    if (pid > 0)
+        return pid;
+    (void)box_fail_errno(err, "make the namespaces");
+    if (saved == EPERM || saved == ENOSPC || saved == EACCES)
+        return box_wrap(err, "user namespaces are switched off (sysctl user.max_user_namespaces, "
+                             "AppArmor, a seccomp profile) or not ours to make");
+    return -1;
 }
 
 int box_sandbox_map_ids(pid_t pid, uint32_t uid_base, box_error *err)

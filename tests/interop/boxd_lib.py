@@ -75,8 +75,9 @@ class Boxd:
     """One warden and one boxd, with everything below one temporary folder and, in each cgroup
     hierarchy, below one group of our own."""
 
-    def __init__(self, bin_dir, config="", warden_config="", start=True):
+    def __init__(self, bin_dir, config="", warden_config="", start=True, warden_prefix=()):
         self.bin_dir = bin_dir
+        self.warden_prefix = list(warden_prefix)  # a program that starts the warden, with arguments
         self.folder = lib.TemporaryFolder("box-accept-")
         os.chmod(self.folder.path, 0o711)  # boxd's user goes through to its own folder
         name = os.path.basename(self.folder.path)
@@ -116,8 +117,8 @@ class Boxd:
     def start_warden(self):
         """The privileged half."""
         self.warden = lib.Server(
-            [os.path.join(self.bin_dir, "box-warden"), "--backend", "namespace", "--config",
-             self.folder.file("warden.yaml")], self.folder.file(f"warden.{time.monotonic_ns()}.log"))
+            [*self.warden_prefix, os.path.join(self.bin_dir, "box-warden"), "--backend", "namespace",
+             "--config", self.folder.file("warden.yaml")], self.folder.file(f"warden.{time.monotonic_ns()}.log"))
 
     def start_boxd(self, wait_backend=True):
         """The half that callers see; returns once its backend works."""
