@@ -19,22 +19,28 @@ void box_end_order(const box_command *c, uint32_t signo)
 void box_end_kill_again(box_agent *a, box_command *c)
 {
     int32_t pid = c->pid != 0 ? c->pid : c->reaped ? 0 : box_slot_pid(a, c);
-    if (a->reapers)
-        box_end_order(c, 0);
-    else
+    if (!a->reapers)
         box_tree_kill(&a->trees, c->id);
+    else if (c->reaper > 0)
+        (void)box_walk_kill(a->walk, c->reaper);
     /* Still our child (or our subreaper's, before its exec), so the pid is its own. */
     if (pid > 0 && (!a->reapers || c->state == BOX_COMMAND_STARTING))
         (void)kill(pid, SIGKILL);
+}
+
+static uint32_t count_beside(box_agent *a, const box_command *c, int32_t main_pid)
+{
+    return a->reapers ? box_walk_count(a->walk, c->reaper, main_pid)
+                      : box_tree_count(&a->trees, c->id, main_pid);
 }
 
 void box_end_kill(box_agent *a, box_command *c, uint32_t cause)
 {
     if (c->cause == BOX_CAUSE_NONE && !c->reaped)
         c->cause = cause;
-    if (!c->counted && !a->reapers) {
+    if (!c->counted && (!a->reapers || c->reaper > 0)) {
         int32_t main_pid = c->pid != 0 ? c->pid : box_slot_pid(a, c);
-        c->exit.leftovers = box_tree_count(&a->trees, c->id, main_pid);
+        c->exit.leftovers = count_beside(a, c, main_pid);
         c->counted = true;
     }
     c->killing = true;
@@ -209,7 +215,8 @@ void box_end_report(box_agent *a, box_command *c)
     set_exit(a, c, &info);
     c->exit.cpu_ns = r.cpu_ns;
     c->exit.max_rss_bytes = r.max_rss_bytes;
-    c->exit.leftovers = r.leftovers;
+    if (!c->counted)
+        c->exit.leftovers = r.leftovers;
     c->counted = true;
     if (c->state == BOX_COMMAND_RUNNING)
         box_end_main(a, c);
@@ -223,8 +230,7 @@ void box_end_sweep(box_agent *a)
         next = box_commands_after(&a->table, c);
         if (c->killing && (c->state == BOX_COMMAND_KEPT || c->state == BOX_COMMAND_ENDED) &&
             !is_empty(a, c)) {
-            if (!a->reapers)
-                box_end_kill_again(a, c);
+            box_end_kill_again(a, c);
             box_sweep_soon(a, BOX_AGENT_SWEEP_MS);
         }
         if (c->state == BOX_COMMAND_KEPT)

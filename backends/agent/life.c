@@ -200,8 +200,8 @@ static void tick_one(box_agent *a, box_command *c)
         box_end_kill(a, c, BOX_CAUSE_TIMEOUT);
     if (c->tick == 0 || a->now < c->tick)
         return;
-    if (c->killing && !a->reapers) /* a subreaper repeats by itself */
-        box_end_kill_again(a, c);  /* also what entered a frozen directory only now */
+    if (c->killing)
+        box_end_kill_again(a, c); /* also what entered a frozen directory only now */
     c->tick = box_after_ms(a, BOX_AGENT_TICK_MS);
     if (c->state == BOX_COMMAND_STARTING)
         tick_starting(a, c);

@@ -15,13 +15,10 @@
 #include "base/clock.h"
 #include "base/fd.h"
 
-enum { KILL_AGAIN_MS = 20 };
-
 typedef struct reaper {
     int socket;
     int signals;
     int32_t main_pid; /* 0: reaped */
-    bool killing;
     box_walk *walk;
 } reaper;
 
@@ -84,9 +81,7 @@ static void take_order(reaper *r)
         return;
     if (n != sizeof order)
         _exit(0); /* the agent is gone, and the pid namespace with it */
-    if (order.signo == 0)
-        r->killing = true;
-    else if (r->main_pid != 0)
+    if (r->main_pid != 0)
         (void)kill(r->main_pid, (int)order.signo); /* our child: the pid is its own until reaped */
 }
 
@@ -110,11 +105,9 @@ _Noreturn void box_reaper_run(int socket, int32_t main_pid)
     if (r.signals < 0 || r.walk == MAP_FAILED)
         _exit(1); /* the agent takes our children over and ends them */
     while (reap(&r)) {
-        if (r.killing)
-            (void)box_walk_kill(r.walk, getpid());
         struct pollfd p[2] = {{.fd = socket, .events = POLLIN},
                               {.fd = r.signals, .events = POLLIN}};
-        if (poll(p, 2, r.killing ? KILL_AGAIN_MS : -1) <= 0)
+        if (poll(p, 2, -1) <= 0)
             continue;
         take_signals(&r);
         if (p[0].revents != 0)

@@ -1,7 +1,8 @@
 /* The subreaper of one command, for hosts without cgroup2: uid 0 of the sandbox, parent of the
  * command's main process and of everything of it that loses its parent, so that nothing the command
  * starts escapes being counted and killed. It ends when nothing is left. A process of its own,
- * between the agent (its parent) and the command. */
+ * between the agent (its parent) and the command. Killing is the agent's, which has processor time
+ * when the command leaves none to others in its control group. */
 #pragma once
 
 #include <stdbool.h>
@@ -12,7 +13,7 @@
 
 /* Agent -> reaper: */
 typedef struct box_reaper_order {
-    uint32_t signo; /* for the main process; 0 = kill everything until none is left */
+    uint32_t signo; /* for the main process */
 } box_reaper_order;
 
 /* Reaper -> agent, when the main process ended (gone = 0), and when all are gone (gone = 1). */

@@ -41,7 +41,7 @@ typedef struct box_agent {
     bool zygote_ready;
     bool more_children; /* reaping was broken off to look at the rest */
     bool strays;        /* children of a dead subreaper are to be killed */
-    box_walk *walk;     /* for them; only with subreapers */
+    box_walk *walk;     /* for them and for killing; only with subreapers */
     box_time sweep_at;  /* 0 = nothing is kept */
     box_time now;       /* of this round */
     uint8_t packet[BOX_AGENT_PACKET_BYTES];
@@ -79,7 +79,7 @@ void box_life_tick(box_agent *a);
 
 /* --- end.c: killing, ending, forgetting ------------------------------------------------------- */
 
-/* For the main process of a command with a subreaper; signo 0: kills all. */
+/* A signal for the main process of a command with a subreaper. */
 void box_end_order(const box_command *c, uint32_t signo);
 /* The whole tree is to go; cause counts if it is the first and the main process runs. */
 void box_end_kill(box_agent *a, box_command *c, uint32_t cause);

@@ -94,8 +94,21 @@ static void descendants_are_marked_in_any_order(void **state)
     memcpy(w->list, list, sizeof list);
     w->count = 5;
     assert_int_equal(box_walk_mark(w, 2), 2);
-    assert_true(w->list[0].below && w->list[1].below && w->list[2].below);
-    assert_false(w->list[3].below || w->list[4].below);
+    for (int i = 0; i < 5; i++) {
+        int pid = w->list[i].pid;
+        assert_int_equal(w->list[i].below, pid >= 3 && pid <= 5);
+    }
+}
+
+static void a_full_list_is_marked_without_a_look_at_all_for_each(void **state)
+{
+    (void)state;
+    BOX_AUTO(box_freep) box_walk *w = box_alloc(sizeof *w);
+    w->count = BOX_WALK_MAX; /* a chain, and its root is not in it; squared it would take minutes */
+    for (int i = 0; i < BOX_WALK_MAX; i++)
+        w->list[i] = (box_walk_process){.pid = i + 2, .parent = i + 1, .state = 'S'};
+    assert_int_equal(box_walk_mark(w, 1), BOX_WALK_MAX);
+    assert_int_equal(box_walk_mark(w, 1), 0); /* marked already */
 }
 
 static void a_parent_loop_does_not_hang(void **state)
@@ -131,6 +144,7 @@ int main(void)
         cmocka_unit_test(what_is_no_stat_line_is_refused),
         cmocka_unit_test(a_process_before_its_exec_is_told_apart),
         cmocka_unit_test(descendants_are_marked_in_any_order),
+        cmocka_unit_test(a_full_list_is_marked_without_a_look_at_all_for_each),
         cmocka_unit_test(a_parent_loop_does_not_hang),
         cmocka_unit_test(a_look_finds_this_very_process),
     };
