@@ -67,6 +67,12 @@
 /* Ciphertext of one connection that waits for its socket; callers stop feeding at a fraction of it.
  */
 #define BOX_TLS_PENDING_BYTES (16 * 1024 * 1024)
+/* TLS records of the first bytes of a connection fit into a segment of TCP with its headers (1460
+ * less options and TLS's 22), the rest are as large as they may be. */
+#define BOX_TLS_SMALL_BYTES        (16 * 1024)
+#define BOX_TLS_SMALL_RECORD_BYTES 1400
+/* How long a session ticket lasts; its key changes twice in that time. */
+#define BOX_TICKET_SECONDS 7200
 /* Queued on one stream by a writer that ignores the high-water mark; then the call ends. Above the
  * largest message there is by a factor, so that a message can always be queued behind another. */
 #define BOX_STREAM_UNSENT_BYTES (64 * 1024 * 1024)

@@ -20,6 +20,7 @@ struct box_tls {
     size_t in_len;
     box_buf out;
     char *peer_name;
+    size_t written; /* plaintext, up to BOX_TLS_SMALL_BYTES */
 };
 
 /* --- errors ----------------------------------------------------------------------------------- */
@@ -209,13 +210,25 @@ static int handshake(box_tls *t, box_error *err)
     return SSL_get_error(t->ssl, rc) == SSL_ERROR_WANT_READ ? 0 : fail_session(t, err);
 }
 
+/* The context may be reloaded by another thread. */
+static SSL *ssl_new(box_tls_context *c)
+{
+    pthread_mutex_lock(&c->lock);
+    SSL_CTX *ctx = c->ctx;
+    SSL_CTX_up_ref(ctx);
+    pthread_mutex_unlock(&c->lock);
+    SSL *ssl = SSL_new(ctx);
+    SSL_CTX_free(ctx);
+    return ssl;
+}
+
 int box_tls_new(box_tls_context *c, const char *server_name, box_tls **out, box_error *err)
 {
     BOX_AUTO(tls_freep) box_tls *t = box_alloc(sizeof *t);
     ERR_clear_error();
     t->server = c->server;
     box_buf_init(&t->out, BOX_TLS_PENDING_BYTES);
-    t->ssl = SSL_new(c->ctx);
+    t->ssl = ssl_new(c);
     BIO *bio = BIO_new(c->method);
     if (t->ssl == NULL || bio == NULL) {
         BIO_free(bio);
@@ -281,6 +294,34 @@ int box_tls_receive(box_tls *t, const uint8_t *data, size_t len, box_buf *out, b
     return rc;
 }
 
+/* The second follows the first down, but not up again. */
+static void set_record_size(box_tls *t, long bytes)
+{
+    SSL_set_max_send_fragment(t->ssl, bytes);
+    SSL_set_split_send_fragment(t->ssl, bytes);
+}
+
+/* A record can be used only when it is there whole: small ones first, so that a slow start of TCP
+ * does not hold up the first answer, then large ones, which cost less. */
+static size_t next_piece(box_tls *t, size_t len)
+{
+    if (t->written == BOX_TLS_SMALL_BYTES)
+        return len < INT_MAX ? len : INT_MAX;
+    size_t small = BOX_TLS_SMALL_BYTES - t->written;
+    if (t->written == 0)
+        set_record_size(t, BOX_TLS_SMALL_RECORD_BYTES);
+    return len < small ? len : small;
+}
+
+static void note_written(box_tls *t, size_t n)
+{
+    if (t->written == BOX_TLS_SMALL_BYTES)
+        return;
+    t->written += n;
+    if (t->written == BOX_TLS_SMALL_BYTES)
+        set_record_size(t, SSL3_RT_MAX_PLAIN_LENGTH);
+}
+
 int box_tls_write(box_tls *t, const uint8_t *data, size_t len, box_error *err)
 {
     if (!t->ready || t->failed)
@@ -288,8 +329,9 @@ int box_tls_write(box_tls *t, const uint8_t *data, size_t len, box_error *err)
     ERR_clear_error();
     while (len > 0) {
         size_t n;
-        if (SSL_write_ex(t->ssl, data, len < INT_MAX ? len : INT_MAX, &n) != 1)
+        if (SSL_write_ex(t->ssl, data, next_piece(t, len), &n) != 1)
             return fail_session(t, err);
+        note_written(t, n);
         data += n;
         len -= n;
     }

@@ -9,15 +9,29 @@ typedef struct box_tls box_tls;
 
 typedef enum box_tls_version { BOX_TLS_1_2, BOX_TLS_1_3 } box_tls_version;
 
+typedef enum box_tls_client_auth {
+    BOX_TLS_CLIENT_REQUIRE, /* a client certificate, verified */
+    BOX_TLS_CLIENT_REQUEST, /* verified if there is one */
+    BOX_TLS_CLIENT_NONE,
+} box_tls_client_auth;
+
 typedef struct box_tls_server_config {
     const char *cert_file;      /* PEM chain */
     const char *key_file;       /* PEM */
-    const char *client_ca_file; /* NULL: no client certificates; else required and verified */
+    const char *client_ca_file; /* NULL: no client certificates */
     box_tls_version min_version;
+    box_tls_client_auth client_auth; /* with client_ca_file */
 } box_tls_server_config;
 
 int box_tls_context_server(const box_tls_server_config *config, box_tls_context **out,
                            box_error *err) BOX_MUST_USE;
+/* Reads the files again: sessions from now on use them, those there are go on as they began. On
+ * failure nothing changes. Any thread. */
+int box_tls_context_reload(box_tls_context *c, const box_tls_server_config *config, box_error *err)
+    BOX_MUST_USE;
+/* A new key for session tickets; those sealed with the one before the last are void. Every
+ * BOX_TICKET_SECONDS / 2 or so. Any thread. */
+int box_tls_context_rotate(box_tls_context *c, box_error *err) BOX_MUST_USE;
 /* ca_file NULL = the system's; the chain and the host name are always verified. cert/key optional.
  */
 int box_tls_context_client(const char *ca_file, const char *cert_file, const char *key_file,

@@ -25,6 +25,8 @@ void box_tls_context_free(box_tls_context *c)
         return;
     SSL_CTX_free(c->ctx);
     BIO_meth_free(c->method);
+    OPENSSL_cleanse(c->tickets, sizeof c->tickets);
+    pthread_mutex_destroy(&c->lock);
     free(c);
 }
 
@@ -48,76 +50,141 @@ static int select_alpn(SSL *ssl, const unsigned char **out, unsigned char *out_l
     return SSL_TLSEXT_ERR_ALERT_FATAL;
 }
 
-/* NULL on failure. */
-static box_tls_context *context_new(bool server, box_tls_version min, box_error *err)
+static void ctx_freep(SSL_CTX **ctx)
 {
-    BOX_AUTO(context_freep) box_tls_context *c = box_alloc(sizeof *c);
+    SSL_CTX_free(*ctx);
+}
+
+/* NULL on failure. */
+static SSL_CTX *ctx_new(bool server, box_tls_version min, box_error *err)
+{
     ERR_clear_error();
-    c->server = server;
-    c->method = box_tls_bio_method_new();
-    c->ctx = SSL_CTX_new(server ? TLS_server_method() : TLS_client_method());
-    if (c->ctx == NULL || c->method == NULL ||
-        SSL_CTX_set_min_proto_version(c->ctx,
-                                      min == BOX_TLS_1_3 ? TLS1_3_VERSION : TLS1_2_VERSION) != 1 ||
-        SSL_CTX_set_cipher_list(c->ctx, TLS_1_2_CIPHERS) != 1 ||
-        SSL_CTX_set1_groups_list(c->ctx, TLS_GROUPS) != 1) {
+    BOX_AUTO(ctx_freep)
+    SSL_CTX *ctx = SSL_CTX_new(server ? TLS_server_method() : TLS_client_method());
+    if (ctx == NULL ||
+        SSL_CTX_set_min_proto_version(ctx, min == BOX_TLS_1_3 ? TLS1_3_VERSION : TLS1_2_VERSION) !=
+            1 ||
+        SSL_CTX_set_cipher_list(ctx, TLS_1_2_CIPHERS) != 1 ||
+        SSL_CTX_set1_groups_list(ctx, TLS_GROUPS) != 1) {
         (void)box_fail(err, BOX_INTERNAL, "cannot set up TLS: %s", box_tls_openssl_text());
         return NULL;
     }
-    SSL_CTX_set_options(c->ctx, SSL_OP_NO_COMPRESSION | SSL_OP_NO_RENEGOTIATION);
-    SSL_CTX_set_mode(c->ctx, SSL_MODE_RELEASE_BUFFERS); /* idle connections keep no 32 KiB */
+    SSL_CTX_set_options(ctx, SSL_OP_NO_COMPRESSION | SSL_OP_NO_RENEGOTIATION);
+    SSL_CTX_set_mode(ctx, SSL_MODE_RELEASE_BUFFERS); /* idle connections keep no 32 KiB */
+    return box_take(ctx);
+}
+
+/* NULL on failure; without a ctx. */
+static box_tls_context *context_new(bool server, box_error *err)
+{
+    BOX_AUTO(context_freep) box_tls_context *c = box_alloc(sizeof *c);
+    pthread_mutex_init(&c->lock, NULL);
+    c->server = server;
+    c->method = box_tls_bio_method_new();
+    if (c->method == NULL) {
+        (void)box_fail(err, BOX_INTERNAL, "cannot set up TLS: %s", box_tls_openssl_text());
+        return NULL;
+    }
     return box_take(c);
 }
 
-static int use_certificate(box_tls_context *c, const char *cert, const char *key, box_error *err)
+static int use_certificate(SSL_CTX *ctx, const char *cert, const char *key, box_error *err)
 {
-    if (SSL_CTX_use_certificate_chain_file(c->ctx, cert) != 1)
+    if (SSL_CTX_use_certificate_chain_file(ctx, cert) != 1)
         return box_fail(err, BOX_VALIDATION, "cannot use certificate file %s: %s", cert,
                         box_tls_openssl_text());
-    if (SSL_CTX_use_PrivateKey_file(c->ctx, key, SSL_FILETYPE_PEM) != 1)
+    if (SSL_CTX_use_PrivateKey_file(ctx, key, SSL_FILETYPE_PEM) != 1)
         return box_fail(err, BOX_VALIDATION, "cannot use key file %s: %s", key,
                         box_tls_openssl_text());
-    if (SSL_CTX_check_private_key(c->ctx) != 1)
+    if (SSL_CTX_check_private_key(ctx) != 1)
         return box_fail(err, BOX_VALIDATION, "key %s does not belong to certificate %s: %s", key,
                         cert, box_tls_openssl_text());
     return 0;
 }
 
-/* Client certificates: required, verified, and the accepted issuers are named in the handshake. */
-static int require_client(box_tls_context *c, const char *ca, box_error *err)
+/* Client certificates: verified, and the accepted issuers are named in the handshake. */
+static int ask_client(SSL_CTX *ctx, const char *ca, bool require, box_error *err)
 {
     STACK_OF(X509_NAME) *names = SSL_load_client_CA_file(ca);
-    if (names == NULL || SSL_CTX_load_verify_file(c->ctx, ca) != 1) {
+    if (names == NULL || SSL_CTX_load_verify_file(ctx, ca) != 1) {
         sk_X509_NAME_pop_free(names, X509_NAME_free);
         return box_fail(err, BOX_VALIDATION, "cannot use client CA file %s: %s", ca,
                         box_tls_openssl_text());
     }
-    SSL_CTX_set_client_CA_list(c->ctx, names);
-    SSL_CTX_set_verify(c->ctx, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, NULL);
+    SSL_CTX_set_client_CA_list(ctx, names);
+    SSL_CTX_set_verify(ctx, SSL_VERIFY_PEER | (require ? SSL_VERIFY_FAIL_IF_NO_PEER_CERT : 0),
+                       NULL);
     return 0;
+}
+
+/* A ticket stands for the certificate its client once showed: it counts only where the same is
+ * asked of clients. */
+static int set_session_context(SSL_CTX *ctx, const box_tls_server_config *config)
+{
+    char text[32];
+    bool asks = config->client_ca_file != NULL;
+    (void)snprintf(text, sizeof text, "boxd %d", asks ? (int)config->client_auth : -1);
+    return SSL_CTX_set_session_id_context(ctx, (const unsigned char *)text, (unsigned)strlen(text));
+}
+
+static SSL_CTX *server_ctx(box_tls_context *c, const box_tls_server_config *config, box_error *err)
+{
+    BOX_AUTO(ctx_freep) SSL_CTX *ctx = ctx_new(true, config->min_version, err);
+    if (ctx == NULL || use_certificate(ctx, config->cert_file, config->key_file, err) < 0)
+        return NULL;
+    if (config->client_ca_file != NULL && config->client_auth != BOX_TLS_CLIENT_NONE &&
+        ask_client(ctx, config->client_ca_file, config->client_auth == BOX_TLS_CLIENT_REQUIRE,
+                   err) < 0)
+        return NULL;
+    SSL_CTX_set_alpn_select_cb(ctx, select_alpn, NULL);
+    if (set_session_context(ctx, config) != 1 || box_tls_tickets_use(ctx, c) != 1) {
+        (void)box_fail(err, BOX_INTERNAL, "cannot set up TLS: %s", box_tls_openssl_text());
+        return NULL;
+    }
+    return box_take(ctx);
 }
 
 int box_tls_context_server(const box_tls_server_config *config, box_tls_context **out,
                            box_error *err)
 {
-    static const unsigned char session_context[] = "boxd"; /* resumption with client certificates */
-    BOX_AUTO(context_freep) box_tls_context *c = context_new(true, config->min_version, err);
-    if (c == NULL || use_certificate(c, config->cert_file, config->key_file, err) < 0)
+    BOX_AUTO(context_freep) box_tls_context *c = context_new(true, err);
+    if (c == NULL || box_tls_tickets_rotate(c, true, err) < 0)
         return -1;
-    if (config->client_ca_file != NULL && require_client(c, config->client_ca_file, err) < 0)
+    c->ctx = server_ctx(c, config, err);
+    if (c->ctx == NULL)
         return -1;
-    SSL_CTX_set_alpn_select_cb(c->ctx, select_alpn, NULL);
-    if (SSL_CTX_set_session_id_context(c->ctx, session_context, sizeof session_context - 1) != 1)
-        return box_fail(err, BOX_INTERNAL, "cannot set up TLS: %s", box_tls_openssl_text());
     *out = box_take(c);
     return 0;
+}
+
+int box_tls_context_reload(box_tls_context *c, const box_tls_server_config *config, box_error *err)
+{
+    SSL_CTX *ctx = server_ctx(c, config, err);
+    if (ctx == NULL)
+        return -1;
+    /* The CA may no longer vouch for those who have tickets. */
+    if (config->client_ca_file != NULL && box_tls_tickets_rotate(c, true, err) < 0) {
+        SSL_CTX_free(ctx);
+        return -1;
+    }
+    pthread_mutex_lock(&c->lock);
+    SSL_CTX *old = c->ctx;
+    c->ctx = ctx;
+    pthread_mutex_unlock(&c->lock);
+    SSL_CTX_free(old); /* sessions hold references of their own */
+    return 0;
+}
+
+int box_tls_context_rotate(box_tls_context *c, box_error *err)
+{
+    return box_tls_tickets_rotate(c, false, err);
 }
 
 int box_tls_context_client(const char *ca_file, const char *cert_file, const char *key_file,
                            box_tls_context **out, box_error *err)
 {
-    BOX_AUTO(context_freep) box_tls_context *c = context_new(false, BOX_TLS_1_2, err);
-    if (c == NULL)
+    BOX_AUTO(context_freep) box_tls_context *c = context_new(false, err);
+    if (c == NULL || (c->ctx = ctx_new(false, BOX_TLS_1_2, err)) == NULL)
         return -1;
     if (ca_file != NULL && SSL_CTX_load_verify_file(c->ctx, ca_file) != 1)
         return box_fail(err, BOX_VALIDATION, "cannot use CA file %s: %s", ca_file,
@@ -126,7 +193,7 @@ int box_tls_context_client(const char *ca_file, const char *cert_file, const cha
         return box_fail(err, BOX_VALIDATION, "cannot load the system's CAs: %s",
                         box_tls_openssl_text());
     if (cert_file != NULL &&
-        use_certificate(c, cert_file, key_file != NULL ? key_file : cert_file, err) < 0)
+        use_certificate(c->ctx, cert_file, key_file != NULL ? key_file : cert_file, err) < 0)
         return -1;
     SSL_CTX_set_verify(c->ctx, SSL_VERIFY_PEER, NULL);
     if (SSL_CTX_set_alpn_protos(c->ctx, alpn_h2, sizeof alpn_h2) != 0) /* 0 is success here */

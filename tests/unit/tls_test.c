@@ -150,6 +150,7 @@ typedef struct options {
     const char *cert, *key; /* the server's */
     const char *client_ca;
     box_tls_version min_version;
+    box_tls_client_auth client_auth;
     const char *ca;
     const char *client_cert, *client_key;
     const char *name;
@@ -164,7 +165,7 @@ static wire wire_new(const options *o)
 {
     wire l = {0};
     box_error err;
-    box_tls_server_config config = {o->cert, o->key, o->client_ca, o->min_version};
+    box_tls_server_config config = {o->cert, o->key, o->client_ca, o->min_version, o->client_auth};
     if (box_tls_context_server(&config, &l.server.context, &err) < 0 ||
         box_tls_context_client(o->ca, o->client_cert, o->client_key, &l.client.context, &err) < 0 ||
         box_tls_new(l.server.context, NULL, &l.server.tls, &err) < 0 ||
@@ -307,6 +308,112 @@ static void an_expired_certificate_is_refused(void **state)
     run(&l, WHOLE);
     assert_true(l.client.failed);
     assert_non_null(strstr(l.client.err.msg, "certificate has expired"));
+}
+
+static void a_client_certificate_may_be_optional(void **state)
+{
+    const files *f = *state;
+    options o = defaults(f);
+    o.client_ca = f->ca;
+    o.client_auth = BOX_TLS_CLIENT_REQUEST;
+    BOX_AUTO(wire_done) wire none = wire_new(&o);
+    assert_works(&none);
+    assert_null(box_tls_peer_name(none.server.tls));
+    o.client_cert = f->client_cert;
+    o.client_key = f->client_key;
+    BOX_AUTO(wire_done) wire good = wire_new(&o);
+    assert_works(&good);
+    assert_string_equal(box_tls_peer_name(good.server.tls), "alice");
+    o.client_cert = f->stranger_cert;
+    o.client_key = f->stranger_key;
+    BOX_AUTO(wire_done) wire bad = wire_new(&o);
+    run(&bad, WHOLE);
+    assert_true(bad.server.failed);
+    o.client_auth = BOX_TLS_CLIENT_NONE;
+    BOX_AUTO(wire_done) wire unasked = wire_new(&o);
+    assert_works(&unasked);
+    assert_null(box_tls_peer_name(unasked.server.tls));
+}
+
+/* A new session of the same contexts. */
+static void connect_again(wire *l, const options *o)
+{
+    box_error err;
+    side *sides[] = {&l->client, &l->server};
+    for (size_t i = 0; i < BOX_COUNT(sides); i++) {
+        box_tls_free(sides[i]->tls);
+        sides[i]->tls = NULL;
+        sides[i]->failed = false;
+        box_buf_clear(&sides[i]->got);
+    }
+    assert_int_equal(box_tls_new(l->server.context, NULL, &l->server.tls, &err), 0);
+    assert_int_equal(box_tls_new(l->client.context, o->name, &l->client.tls, &err), 0);
+}
+
+static void what_is_read_again_holds_for_new_sessions(void **state)
+{
+    const files *f = *state;
+    options o = defaults(f);
+    box_error err = {0};
+    BOX_AUTO(wire_done) wire l = wire_new(&o);
+    assert_works(&l);
+    const box_tls_server_config expired = {.cert_file = f->expired_cert,
+                                           .key_file = f->expired_key};
+    assert_int_equal(box_tls_context_reload(l.server.context, &expired, &err), 0);
+    say(&l.server, " more"); /* the old one lives */
+    run(&l, WHOLE);
+    assert_got(&l.client, "pong more");
+    connect_again(&l, &o);
+    run(&l, WHOLE);
+    assert_non_null(strstr(l.client.err.msg, "certificate has expired"));
+
+    const box_tls_server_config broken = {.cert_file = f->server_cert, .key_file = f->client_key};
+    const box_tls_server_config good = {
+        .cert_file = f->server_cert, .key_file = f->server_key, .client_ca_file = f->ca};
+    assert_int_equal(box_tls_context_reload(l.server.context, &broken, &err), -1);
+    connect_again(&l, &o);
+    run(&l, WHOLE);
+    assert_true(l.client.failed); /* still the expired one */
+    assert_int_equal(box_tls_context_reload(l.server.context, &good, &err), 0);
+    connect_again(&l, &o);
+    run(&l, WHOLE);
+    assert_true(l.server.failed); /* now wants a certificate */
+}
+
+/* Lengths of the records in what waits to be sent. */
+static size_t records(const side *s, size_t *largest)
+{
+    enum { HEAD = 5 };
+    box_bytes b = box_tls_pending(s->tls);
+    size_t n = 0;
+    *largest = 0;
+    for (size_t at = 0; at + HEAD <= b.len; n++) {
+        size_t len = (size_t)b.data[at + 3] << 8 | b.data[at + 4];
+        *largest = len > *largest ? len : *largest;
+        at += HEAD + len;
+    }
+    return n;
+}
+
+static void records_are_small_first_and_then_large(void **state)
+{
+    options o = defaults(*state);
+    BOX_AUTO(wire_done) wire l = wire_new(&o);
+    assert_works(&l);
+    enum { SIZE = 64 * 1024 };
+    BOX_AUTO(box_freep) uint8_t *bytes = box_alloc(SIZE);
+    box_error err;
+    size_t largest;
+    assert_int_equal(box_tls_write(l.server.tls, bytes, 10000, &err), 0);
+    assert_in_range(records(&l.server, &largest), 7, 9);
+    assert_in_range(largest, 1000, 1450);
+    run(&l, WHOLE);
+    assert_int_equal(box_tls_write(l.server.tls, bytes, SIZE, &err), 0); /* the rest of the small */
+    run(&l, WHOLE);
+    assert_int_equal(box_tls_write(l.server.tls, bytes, SIZE, &err), 0);
+    assert_int_equal(records(&l.server, &largest), 4);
+    run(&l, WHOLE);
+    assert_int_equal(box_buf_len(&l.client.got), 4 + 10000 + 2 * SIZE);
 }
 
 static void client_certificates_are_verified_and_named(void **state)
@@ -454,11 +561,11 @@ static void bad_files_are_named(void **state)
     box_tls_context *c = NULL;
     box_error err;
     const box_tls_server_config rows[] = {
-        {"/nowhere/cert.pem", f->server_key, NULL, BOX_TLS_1_2},
-        {f->server_cert, "/nowhere/key.pem", NULL, BOX_TLS_1_2},
-        {f->server_cert, f->client_key, NULL, BOX_TLS_1_2}, /* of another certificate */
-        {f->server_key, f->server_key, NULL, BOX_TLS_1_2},  /* no certificate inside */
-        {f->server_cert, f->server_key, "/nowhere/ca.pem", BOX_TLS_1_2},
+        {"/nowhere/cert.pem", f->server_key, NULL, BOX_TLS_1_2, 0},
+        {f->server_cert, "/nowhere/key.pem", NULL, BOX_TLS_1_2, 0},
+        {f->server_cert, f->client_key, NULL, BOX_TLS_1_2, 0}, /* of another certificate */
+        {f->server_key, f->server_key, NULL, BOX_TLS_1_2, 0},  /* no certificate inside */
+        {f->server_cert, f->server_key, "/nowhere/ca.pem", BOX_TLS_1_2, 0},
     };
     for (size_t i = 0; i < BOX_COUNT(rows); i++) {
         assert_int_equal(box_tls_context_server(&rows[i], &c, &err), -1);
@@ -481,6 +588,9 @@ int main(void)
         cmocka_unit_test(names_and_addresses_are_verified),
         cmocka_unit_test(a_wrong_ca_is_said_plainly),
         cmocka_unit_test(an_expired_certificate_is_refused),
+        cmocka_unit_test(a_client_certificate_may_be_optional),
+        cmocka_unit_test(what_is_read_again_holds_for_new_sessions),
+        cmocka_unit_test(records_are_small_first_and_then_large),
         cmocka_unit_test(client_certificates_are_verified_and_named),
         cmocka_unit_test(a_missing_or_strange_client_certificate_is_refused),
         cmocka_unit_test(only_http2_and_modern_tls_are_served),
