@@ -16,6 +16,7 @@
 enum { DEFAULT_PORT = 5410 };
 
 static const char *const auth_modes[] = {"token", "off", NULL};
+static const char *const client_auths[] = {"none", "request", "require", NULL};
 static const char *const tls_versions[] = {"1.2", "1.3", NULL};
 static const char *const when_full[] = {"refuse", "evict", NULL};
 static const char *const log_levels[] = {"debug", "info", "warn", "error", "off", NULL};
@@ -86,8 +87,13 @@ static const box_config_key keys[] = {
              "are made in state_dir."},
     {"tls.key", BOX_CONFIG_STRING, AT(tls_key), .help = "PEM file with its private key."},
     {"tls.client_ca", BOX_CONFIG_STRING, AT(tls_client_ca),
-     .help = "PEM file with the CAs of clients: then a client certificate is required, besides "
-             "the token."},
+     .help =
+         "PEM file with the CAs of clients: they show a certificate of one, besides the token."},
+    {"tls.client_auth", BOX_CONFIG_ENUM, AT(tls_client_auth), .text = "require",
+     .choices = client_auths,
+     .help =
+         "Whether clients are asked for a certificate of tls.client_ca: none, request (one that "
+         "is shown must be good) or require."},
     {"tls.min_version", BOX_CONFIG_ENUM, AT(tls_min_version), .text = "1.2",
      .choices = tls_versions, .help = "Oldest TLS version that is spoken: 1.2 or 1.3."},
     {"warden", BOX_CONFIG_MAP, AT(warden), .max = 16,

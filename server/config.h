@@ -38,6 +38,7 @@ typedef struct box_server_config {
     char *tls_cert; /* with tls_key, or both NULL: development certificates */
     char *tls_key;
     char *tls_client_ca;
+    int tls_client_auth; /* 0 none, 1 request, 2 require */
     int tls_min_version; /* box_tls_version: 0 = 1.2, 1 = 1.3 */
 
     box_config_records warden; /* box_config_pair: backend -> socket */

@@ -17,6 +17,11 @@ int box_listen_tls(const box_server_config *conf, const box_state_dir *state,
                    const box_store *store, box_tls_context **out, int64_t *expires_ns,
                    box_error *err) BOX_MUST_USE;
 
+/* Reads the same files again: sessions from now on use them. On failure the old ones stay. Reads
+ * the disk; any thread. */
+int box_listen_reload_tls(const box_server_config *conf, const box_state_dir *state,
+                          box_tls_context *tls, int64_t *expires_ns, box_error *err) BOX_MUST_USE;
+
 /* Opens server.listen and server.unix_socket and logs each address. Before the loops run. */
 int box_listen_open(const box_server_config *conf, box_net *net, box_tls_context *tls,
                     box_error *err) BOX_MUST_USE;

@@ -30,6 +30,7 @@
 #include "service/session.h"
 #include "session/session.h"
 #include "state.h"
+#include "tls_keeper.h"
 #include "warden/protocol.h"
 
 enum { MAX_SERVICES = 16, MAX_BACKENDS = 32 };
@@ -47,6 +48,7 @@ typedef struct boxd {
     box_health *health;
     box_reflection *reflection;
     box_tls_context *tls;
+    box_tls_keeper *tls_keeper;     /* loop 0's */
     int64_t certificate_expires_ns; /* 0 = no TLS */
     box_net *net;
     box_admin admin;
@@ -72,6 +74,7 @@ static void sessions_gone(void *arg)
     boxd *b = arg;
     box_watch_free(box_take(b->signal_watch));
     box_timer_free(box_take(b->recheck));
+    box_tls_keeper_free(box_take(b->tls_keeper));
     box_loops_stop(b->loops);
 }
 
@@ -98,6 +101,10 @@ static void on_signal(void *arg, int events)
     (void)events;
     if (read(b->signals, &info, sizeof info) != sizeof info)
         return;
+    if (info.ssi_signo == SIGHUP && !is_private(b)) {
+        box_tls_keeper_reload(b->tls_keeper);
+        return;
+    }
     box_log(BOX_INFO, "boxd.stop", BOX_INT("signal", info.ssi_signo));
     drain(b);
 }
@@ -109,6 +116,7 @@ static int open_signals(boxd *b, box_error *err)
     (void)sigemptyset(&set);
     (void)sigaddset(&set, SIGTERM);
     (void)sigaddset(&set, SIGINT);
+    (void)sigaddset(&set, SIGHUP);
     /* A command that closes its stdin must not end boxd: EPIPE says the same. */
     if (sigprocmask(SIG_BLOCK, &set, NULL) < 0 || signal(SIGPIPE, SIG_IGN) == SIG_ERR)
         return box_fail_errno(err, "block signals");
@@ -148,6 +156,25 @@ static void recheck(void *arg)
                   box_time_add(box_loop_now(box_loop_current()), BOX_RECHECK_SECONDS * BOX_SECOND));
 }
 
+static void certificate_replaced(void *arg, int64_t expires_ns)
+{
+    boxd *b = arg;
+    box_control_set_certificate(b->control, expires_ns);
+}
+
+static void keep_tls(boxd *b)
+{
+    const box_tls_keeper_config config = {
+        .conf = &b->conf,
+        .state = &b->state,
+        .tls = b->tls,
+        .expires_ns = b->certificate_expires_ns,
+        .expires = certificate_replaced,
+        .arg = b,
+    };
+    b->tls_keeper = box_tls_keeper_new(&config);
+}
+
 /* What loop 0 does besides its connections. */
 static void begin(void *arg)
 {
@@ -155,6 +182,7 @@ static void begin(void *arg)
     box_error err;
     b->recheck = box_timer_new(box_loop_current(), recheck, b);
     recheck(b);
+    keep_tls(b);
     if (box_watch_new(box_loop_current(), b->signals, on_signal, b, &b->signal_watch, &err) < 0) {
         box_log(BOX_ERROR, "boxd.signals", BOX_ERR(&err));
         drain(b);
@@ -424,6 +452,7 @@ static void close_all(boxd *b)
 {
     box_watch_free(b->signal_watch);
     box_timer_free(b->recheck);
+    box_tls_keeper_free(b->tls_keeper);
     box_net_free(b->net);
     box_sessions_free(b->sessions);
     box_control_free(b->control);

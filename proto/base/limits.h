@@ -73,6 +73,8 @@
 #define BOX_TLS_SMALL_RECORD_BYTES 1400
 /* How long a session ticket lasts; its key changes twice in that time. */
 #define BOX_TICKET_SECONDS 7200
+/* The log says once a day that the certificate ends, from so many days before. */
+#define BOX_CERTIFICATE_WARN_DAYS 14
 /* Queued on one stream by a writer that ignores the high-water mark; then the call ends. Above the
  * largest message there is by a factor, so that a message can always be queued behind another. */
 #define BOX_STREAM_UNSENT_BYTES (64 * 1024 * 1024)
@@ -102,6 +104,9 @@
 #define BOX_MAX_CONNECTIONS_PER_TENANT 2048
 /* TLS handshake and HTTP/2 preface must be done by then. */
 #define BOX_HANDSHAKE_TIMEOUT_SECONDS 10
+/* TLS handshakes of one loop that go a step between two looks at everything else: a step is up to a
+ * millisecond (an RSA key), the calls of others some microseconds. */
+#define BOX_HANDSHAKES_PER_TURN 1
 /* A TCP peer none of whose calls had a good token is asked to leave when it has no call open for
  * this long; when BOX_MAX_CONNECTIONS is reached, the oldest of these goes at once. */
 #define BOX_STRANGER_SECONDS 30

@@ -69,6 +69,7 @@ static void close_now(connection *c)
     if (c->from.key_len > 0)
         box_tally_remove(c->nl->net->peers, c->from.key, c->from.key_len);
     box_later_cancel(&c->flush);
+    box_list_remove(&c->handshake);
     box_watch_free(box_take(c->watch));
     box_timer_free(box_take(c->timer));
     box_closep(&c->fd);

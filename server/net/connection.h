@@ -20,6 +20,7 @@ struct connection {
     net_loop *nl;
     connection_state state;
     int fd;
+    box_list handshake; /* nl->handshakes; nothing is read meanwhile */
     box_watch *watch;
     int watched;             /* events asked of watch */
     box_timer *timer;        /* handshake, closing, life: whichever the state has */

@@ -26,7 +26,8 @@ void box_connection_watch(connection *c, int events)
 
 static void update_watch(connection *c)
 {
-    bool read = !c->blocked || c->blocked_received < BOX_BLOCKED_READ_BYTES;
+    bool read = !box_list_linked(&c->handshake) &&
+                (!c->blocked || c->blocked_received < BOX_BLOCKED_READ_BYTES);
     box_connection_watch(c, (read ? BOX_READABLE : 0) | (c->blocked ? BOX_WRITABLE : 0));
 }
 
@@ -219,10 +220,43 @@ static void receive(connection *c)
         feed_h2(c, data, (size_t)n);
 }
 
+/* A handshake costs as much as a thousand frames: those that come at once wait for each other, not
+ * the calls of others for all of them. */
+static void queue_handshake(connection *c)
+{
+    net_loop *nl = c->nl;
+    box_list_append(&nl->handshakes, &c->handshake);
+    update_watch(c);
+    if (!nl->handshake_posted)
+        box_loop_post(nl->loop, box_connection_run_handshakes, nl);
+    nl->handshake_posted = true;
+}
+
+void box_connection_run_handshakes(void *arg)
+{
+    net_loop *nl = arg;
+    for (int i = 0; i < BOX_HANDSHAKES_PER_TURN && !box_list_empty(&nl->handshakes); i++) {
+        connection *c = BOX_CONTAINER(nl->handshakes.next, connection, handshake);
+        box_list_remove(&c->handshake);
+        update_watch(c);
+        receive(c);
+    }
+    nl->handshake_posted = !box_list_empty(&nl->handshakes);
+    if (nl->handshake_posted)
+        box_loop_post(nl->loop, box_connection_run_handshakes, nl);
+}
+
+static bool shakes_hands(const connection *c)
+{
+    return c->state == STATE_HANDSHAKE && c->tls != NULL && !box_tls_is_ready(c->tls);
+}
+
 void box_connection_on_ready(void *arg, int events)
 {
     connection *c = arg;
-    if (events & BOX_READABLE)
+    if ((events & BOX_READABLE) && shakes_hands(c))
+        queue_handshake(c);
+    else if (events & BOX_READABLE)
         receive(c);
     if ((events & BOX_WRITABLE) && c->state != STATE_CLOSED)
         flush(c);

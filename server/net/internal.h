@@ -26,8 +26,10 @@ struct net_loop {
     box_timer *accept_retry;               /* accepting rests until it fires */
     bool accept_rested;                    /* since the last connection: said once in the log */
     box_list connections;
-    uint8_t *read_bytes; /* BOX_READ_BYTES, for whichever connection reads */
-    box_buf plain;       /* the same, decrypted */
+    box_list handshakes;   /* connections that have bytes of one to read, in order */
+    bool handshake_posted; /* to run some of those */
+    uint8_t *read_bytes;   /* BOX_READ_BYTES, for whichever connection reads */
+    box_buf plain;         /* the same, decrypted */
     box_timer *drain_timer;
     unsigned drain_step; /* in the table of net.c */
     bool draining;
@@ -84,6 +86,8 @@ BOX_LOOP void box_connection_start(net_loop *nl, int fd, const net_origin *from,
                                    box_tls_context *tls, void (*closed)(void *arg), void *arg);
 BOX_LOOP void box_connection_event_all(net_loop *nl, connection_event event);
 BOX_LOOP void box_connection_recheck_all(net_loop *nl);
+/* Some of nl->handshakes; the rest in the loop's next turns. */
+BOX_LOOP void box_connection_run_handshakes(void *nl);
 /* Closes the oldest connection of this loop whose peer nobody knows yet (of that origin, or NULL =
  * any); false when there is none. */
 BOX_LOOP bool box_connection_evict_stranger(net_loop *nl, const net_origin *from);

@@ -24,6 +24,7 @@ static void loop_init(net_loop *nl, box_net *n, box_loop *loop)
     /* OpenSSL may hold one record of 16 KiB from before. */
     box_buf_init(&nl->plain, 2 * BOX_READ_BYTES);
     box_list_init(&nl->connections);
+    box_list_init(&nl->handshakes);
     box_loop_post(loop, loop_start, nl);
 }
 

@@ -26,13 +26,14 @@ typedef enum box_scope {
     BOX_SCOPE_TENANTS_ACT = 1 << 14,
 } box_scope;
 
-enum { BOX_ALL_SCOPES = (1 << 15) - 1, BOX_MAX_TENANT_ID = 64 };
+enum { BOX_ALL_SCOPES = (1 << 15) - 1, BOX_MAX_TENANT_ID = 64, BOX_CERTIFICATE_NAME = 128 };
 
 typedef struct box_identity {
     char tenant[BOX_MAX_TENANT_ID + 1];
     uint64_t token_id; /* 0: a Unix-socket peer without a token, or authentication off */
     uint32_t scopes;
-    bool by_peer; /* by the uid of a Unix-socket peer */
+    char certificate[BOX_CERTIFICATE_NAME]; /* name in the verified client certificate, cut; "" */
+    bool by_peer;                           /* by the uid of a Unix-socket peer */
 } box_identity;
 
 /* "session.write" <-> bit; NULL, 0 when there is none. */

@@ -3,6 +3,7 @@
 #include "base/alloc.h"
 #include "base/fd.h"
 #include "base/log.h"
+#include "base/utf8.h"
 #include "policy/policy_impl.h"
 
 #include <openssl/crypto.h>
@@ -123,6 +124,17 @@ void box_policy_free(box_policy *p)
 
 /* --- admission -------------------------------------------------------------------------------- */
 
+/* Its name is another's text: the cut must not leave half a character. */
+static void note_certificate(box_identity *who, const box_peer *peer)
+{
+    if (peer->certificate == NULL)
+        return;
+    size_t len = strnlen(peer->certificate, sizeof who->certificate - 1);
+    len = box_utf8_valid_prefix(peer->certificate, len);
+    memcpy(who->certificate, peer->certificate, len);
+    who->certificate[len] = '\0';
+}
+
 static int admit(void *arg, const box_peer *peer, const char *path, const box_metadata *metadata,
                  const void **identity, box_error *err)
 {
@@ -134,6 +146,7 @@ static int admit(void *arg, const box_peer *peer, const char *path, const box_me
     if (!open) {
         box_identity *kept = box_alloc(sizeof *kept);
         *kept = who;
+        note_certificate(kept, peer);
         *identity = kept;
     }
     return 0;

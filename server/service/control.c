@@ -22,6 +22,7 @@ static int who_am_i(box_call *call, const Box__V1__WhoAmIRequest *r, box_error *
     box_identity copy = *who; /* messages have no const text */
     box__v1__who_am_iresponse__init(&response);
     response.tenant_id = copy.tenant;
+    response.client_certificate = copy.certificate;
     response.scopes = scopes;
     response.n_scopes = box_admin_scope_names(copy.scopes, scopes);
     response.auth_method = copy.token_id != 0 ? BOX__V1__AUTH_METHOD__AUTH_METHOD_TOKEN
@@ -72,9 +73,15 @@ box_control *box_control_new(const box_control_config *config)
     box_control *c = box_alloc(sizeof *c);
     c->config = *config;
     c->settings = config->settings;
+    atomic_init(&c->certificate_expires_ns, config->certificate_expires_ns);
     c->started_ns = box_policy_wall_ns(config->policy);
     box_lock_init(&c->lock);
     return c;
+}
+
+void box_control_set_certificate(box_control *c, int64_t expires_ns)
+{
+    atomic_store(&c->certificate_expires_ns, expires_ns);
 }
 
 void box_control_free(box_control *c)

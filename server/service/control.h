@@ -60,6 +60,9 @@ typedef struct box_control_config {
     const char *const *warnings;    /* NULL-ended; what an operator should know; may be NULL */
 } box_control_config;
 
+/* The server's certificate was replaced. Any thread. */
+void box_control_set_certificate(box_control *c, int64_t expires_ns);
+
 /* Strings of the config outlive the object. */
 box_control *box_control_new(const box_control_config *config);
 void box_control_free(box_control *c);

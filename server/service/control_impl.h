@@ -1,6 +1,8 @@
 /* What the files of ControlService share; nobody else includes it. */
 #pragma once
 
+#include <stdatomic.h>
+
 #include "box/v1/control.box.h"
 #include "loop/lock.h"
 #include "service/control.h"
@@ -8,6 +10,7 @@
 struct box_control {
     box_control_config config;
     int64_t started_ns;
+    atomic_int_fast64_t certificate_expires_ns;
     /* Guards settings, and keeps two Initialize apart: held while hooks.apply and the policy take
      * theirs, so nothing that holds one of those may take this one. */
     box_lock lock;

@@ -2,7 +2,8 @@
  *
  *     box-echo-server [--tls ADDRESS --cert FILE --key FILE] [--clear ADDRESS] [--unix PATH]
  *                     [--loops N] [--max-message BYTES] [--token TOKEN] [--drain-seconds N]
- *                     [--net NAME=VALUE]... [--test-page TEXT] [--no-reflection]
+ *                     [--net NAME=VALUE]... [--client-ca FILE [--client-request]] [--tls-1.3]
+ *                     [--test-page TEXT] [--no-reflection]
  *
  * Prints "ready tls=PORT clear=PORT" when it serves. SIGTERM ends it gracefully. */
 #include <getopt.h>
@@ -25,7 +26,9 @@
 #include "test_service.h"
 
 typedef struct options {
-    const char *tls, *cert, *key, *clear, *unix_path, *token, *test_page;
+    const char *tls, *cert, *key, *clear, *unix_path, *token, *client_ca, *test_page;
+    box_tls_client_auth client_auth;
+    box_tls_version min_version;
     unsigned loops;
     size_t max_message;
     bool no_reflection;
@@ -88,19 +91,15 @@ static int parse_net(options *o, const char *text)
 
 static int parse_options(int argc, char **argv, options *o)
 {
-    static const struct option known[] = {{"tls", required_argument, NULL, 't'},
-                                          {"cert", required_argument, NULL, 'c'},
-                                          {"key", required_argument, NULL, 'k'},
-                                          {"clear", required_argument, NULL, 'p'},
-                                          {"unix", required_argument, NULL, 'u'},
-                                          {"loops", required_argument, NULL, 'l'},
-                                          {"max-message", required_argument, NULL, 'm'},
-                                          {"token", required_argument, NULL, 'a'},
-                                          {"drain-seconds", required_argument, NULL, 'd'},
-                                          {"net", required_argument, NULL, 'n'},
-                                          {"test-page", required_argument, NULL, 'g'},
-                                          {"no-reflection", no_argument, NULL, 'r'},
-                                          {0}};
+    static const struct option known[] = {
+        {"tls", required_argument, NULL, 't'},           {"cert", required_argument, NULL, 'c'},
+        {"key", required_argument, NULL, 'k'},           {"clear", required_argument, NULL, 'p'},
+        {"unix", required_argument, NULL, 'u'},          {"loops", required_argument, NULL, 'l'},
+        {"max-message", required_argument, NULL, 'm'},   {"token", required_argument, NULL, 'a'},
+        {"drain-seconds", required_argument, NULL, 'd'}, {"net", required_argument, NULL, 'n'},
+        {"client-ca", required_argument, NULL, 'C'},     {"client-request", no_argument, NULL, 'R'},
+        {"no-reflection", no_argument, NULL, 'r'},       {"tls-1.3", no_argument, NULL, '3'},
+        {"test-page", required_argument, NULL, 'g'},     {0}};
     *o = (options){.drain_seconds = 5};
     for (int c; (c = getopt_long(argc, argv, "", known, NULL)) != -1;) {
         switch (c) {
@@ -136,6 +135,15 @@ static int parse_options(int argc, char **argv, options *o)
             break;
         case 'g':
             o->test_page = optarg;
+            break;
+        case 'C':
+            o->client_ca = optarg;
+            break;
+        case 'R':
+            o->client_auth = BOX_TLS_CLIENT_REQUEST;
+            break;
+        case '3':
+            o->min_version = BOX_TLS_1_3;
             break;
         case 'n':
             if (parse_net(o, optarg) < 0)
@@ -173,6 +181,26 @@ static void stop_loops(void *arg)
     box_loops_stop(s->loops);
 }
 
+static box_tls_server_config tls_config(const options *o)
+{
+    return (box_tls_server_config){.cert_file = o->cert,
+                                   .key_file = o->key,
+                                   .client_ca_file = o->client_ca,
+                                   .client_auth = o->client_auth,
+                                   .min_version = o->min_version};
+}
+
+/* SIGHUP; boxd itself does it on a worker. */
+static void reload(server *s)
+{
+    const box_tls_server_config config = tls_config(&s->options);
+    box_error err;
+    if (box_tls_context_reload(s->tls, &config, &err) < 0)
+        box_log(BOX_ERROR, "tls.reload_failed", BOX_ERR(&err));
+    else
+        box_log(BOX_INFO, "tls.reloaded");
+}
+
 static void on_signal(void *arg, int events)
 {
     (void)events;
@@ -180,6 +208,10 @@ static void on_signal(void *arg, int events)
     struct signalfd_siginfo info;
     if (read(s->signal_fd, &info, sizeof info) != (ssize_t)sizeof info)
         return;
+    if (info.ssi_signo == SIGHUP) {
+        reload(s);
+        return;
+    }
     box_health_drain(s->health);
     box_net_drain(s->net, stop_loops, s);
 }
@@ -197,6 +229,7 @@ static int watch_signals(server *s, box_error *err)
     sigemptyset(&mask);
     sigaddset(&mask, SIGTERM);
     sigaddset(&mask, SIGINT);
+    sigaddset(&mask, SIGHUP);
     (void)signal(SIGPIPE, SIG_IGN);
     pthread_sigmask(SIG_BLOCK, &mask, NULL);
     s->signal_fd = signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK);
@@ -233,8 +266,7 @@ static int make_services(server *s, box_error *err)
 static int listen_all(server *s, box_error *err)
 {
     const options *o = &s->options;
-    const box_tls_server_config tls = {
-        .cert_file = o->cert, .key_file = o->key, .min_version = BOX_TLS_1_2};
+    const box_tls_server_config tls = tls_config(o);
     if (o->tls != NULL && (box_tls_context_server(&tls, &s->tls, err) < 0 ||
                            box_net_listen_tcp(s->net, o->tls, s->tls, &s->tls_port, err) < 0))
         return -1;
