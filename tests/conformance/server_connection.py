@@ -122,9 +122,9 @@ def row_96(server):
             if kind == 0:  # of a method that is not there
                 stream = peer.call("/none.Service/Method", raw=b"", end=False)
                 peer.send(frame(DATA, 0, stream, block))
-            elif kind == 1:  # after our reset
+            elif kind == 1:  # of a call that is cancelled
                 stream = peer.open(peer.fields(ECHO + "Collect"))
-                peer.send(reset(stream), frame(DATA, 0, stream, block))
+                peer.send(frame(DATA, 0, stream, block), reset(stream))
             elif kind == 2:  # padding
                 stream = peer.open(peer.fields(ECHO + "Collect"))
                 peer.send(*[frame(DATA, PADDED, stream, b"\xff" + b"\0" * 255)] * 62, reset(stream))
