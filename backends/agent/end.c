@@ -1,4 +1,5 @@
 #include <errno.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include "agent/reaper.h"
@@ -69,12 +70,22 @@ void box_end_let_go(box_agent *a, box_command *c)
     box_commands_remove(&a->table, c);
 }
 
+/* A tmpfs tells no more: how full it is now (statfs(2)). */
+static bool workspace_is_full(const box_agent *a)
+{
+    struct statfs fs;
+    return a->config->workspace >= 0 && fstatfs(a->config->workspace, &fs) == 0 &&
+           (fs.f_bfree == 0 || fs.f_ffree == 0);
+}
+
 static void finish(box_agent *a, box_command *c, bool all_gone)
 {
     if (all_gone && c->exit.leftovers > 0 && c->killing)
         c->exit.flags |= BOX_EXIT_LEFTOVERS_KILLED;
     if (!a->reapers && box_tree_cpu_ns(&a->trees, c->id, &c->exit.cpu_ns))
         c->exit.flags |= BOX_EXIT_CPU_FROM_CGROUP;
+    if (workspace_is_full(a))
+        c->exit.flags |= BOX_EXIT_WORKSPACE_FULL;
     /* We kill by KILL alone: anything else means it ended by itself just before. */
     c->exit.cause = c->exit.signal == SIGKILL ? c->cause : BOX_CAUSE_NONE;
     c->state = BOX_COMMAND_ENDED;

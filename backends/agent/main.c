@@ -31,7 +31,7 @@ static int read_setup(box_agent_config *config, box_error *err)
     if (setup->n_box_procs > BOX_AGENT_MAX_BOX_PROCS || setup->has_cgroup2 > 1 ||
         (setup->flags & ~(uint32_t)(BOX_AGENT_SETUP_ANY_PEER | BOX_AGENT_SETUP_NO_CGROUP_KILL)) !=
             0 ||
-        setup->reserved != 0)
+        setup->reserved != 0 || memchr(setup->workspace, '\0', sizeof setup->workspace) == NULL)
         return box_fail(err, BOX_PROTOCOL, "a setup that makes no sense");
     config->listen = BOX_AGENT_LISTEN_FD;
     config->cgroup = setup->has_cgroup2 != 0 ? BOX_AGENT_CGROUP_FD : -1;
@@ -90,6 +90,17 @@ static int settle_descriptors(const box_agent_config *config, box_error *err)
     return box_fd_set_nonblocking(config->listen, err);
 }
 
+/* Before anything of the tenant runs, so the path is still what the warden made. */
+static int open_workspace(box_agent_config *config, box_error *err)
+{
+    config->workspace = -1;
+    if (config->setup.workspace[0] == '\0')
+        return 0;
+    config->workspace =
+        open(config->setup.workspace, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    return config->workspace < 0 ? box_fail_errno(err, "open the workspace") : 0;
+}
+
 static int run(box_error *err)
 {
     static struct sock_filter program[BPF_MAXINSNS]; /* 32 KiB, untouched beyond what is read */
@@ -100,7 +111,8 @@ static int run(box_error *err)
         return -1;
     (void)prctl(PR_SET_NAME, "box-agent", 0, 0, 0); /* for people who look */
     box_privilege_raise_descriptors();
-    if (settle_descriptors(&config, err) < 0 || box_privilege_keep_three(err) < 0)
+    if (settle_descriptors(&config, err) < 0 || open_workspace(&config, err) < 0 ||
+        box_privilege_keep_three(err) < 0)
         return -1;
     return box_agent_run(&config, err);
 }

@@ -32,7 +32,7 @@
 #include "base/limits.h"
 
 enum {
-    BOX_AGENT_VERSION = 1,
+    BOX_AGENT_VERSION = 2,
     BOX_AGENT_LISTEN_FD = 3, /* inherited: the listening socket */
     BOX_AGENT_SETUP_FD = 4,  /* inherited: a box_agent_setup, a read-only memfd */
     BOX_AGENT_FILTER_FD =
@@ -68,6 +68,7 @@ typedef struct box_agent_setup {
                               * BOX_AGENT_ORPHAN_SECONDS */
     uint32_t flags;          /* BOX_AGENT_SETUP_*: 0 in production */
     uint32_t reserved;
+    char workspace[1024]; /* where the private workspace is inside; "" = it has none */
 } box_agent_setup;
 
 typedef enum box_agent_type {
@@ -157,6 +158,7 @@ enum {
     BOX_EXIT_CORE_DUMPED = 1,
     BOX_EXIT_LEFTOVERS_KILLED = 2,
     BOX_EXIT_CPU_FROM_CGROUP = 4, /* cpu_ns counts the whole tree; else the reaped processes */
+    BOX_EXIT_WORKSPACE_FULL = 8,  /* no block or no inode was free when the main process ended */
 };
 
 typedef struct box_agent_exit {

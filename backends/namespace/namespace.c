@@ -61,7 +61,7 @@ static void plan_done(box_sandbox_plan *plan)
 static int plan_setup(box_sandbox_plan *plan, box_error *err)
 {
     bool persistent = (plan->request->flags & BOX_CREATE_PERSISTENT) != 0;
-    const box_agent_setup setup = {
+    box_agent_setup setup = {
         .version = BOX_AGENT_VERSION,
         .command_uid = 1000,
         .command_gid = 1000,
@@ -69,6 +69,8 @@ static int plan_setup(box_sandbox_plan *plan, box_error *err)
         .n_box_procs = (uint32_t)plan->n_box_procs,
         .orphan_seconds = persistent ? BOX_AGENT_PERSISTENT_SECONDS : BOX_AGENT_ORPHAN_SECONDS,
     };
+    if (plan->host_path < 0)
+        memcpy(setup.workspace, plan->request->mount_path, sizeof setup.workspace);
     return box_fd_memfd("box-setup", &setup, sizeof setup, &plan->setup, err);
 }
 

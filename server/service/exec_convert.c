@@ -130,6 +130,8 @@ void box_view_verdict(box_verdict_view *out, const box_verdict *v, bool stream)
         out->limits[m->n_limits_hit++] = text(v->limit);
     if (v->pids_hit)
         out->limits[m->n_limits_hit++] = text("pids");
+    if (v->workspace_full)
+        out->limits[m->n_limits_hit++] = text("workspace");
     m->oom_kills = (int64_t)v->oom_kills;
     for (int i = 0; i < 2; i++)
         view_output(&out->reports[i], &v->output[i], stream);

@@ -20,7 +20,7 @@ typedef struct box_verdict_view {
     Box__V1__OutputReport reports[2];
     Google__Protobuf__Timestamp started;
     Google__Protobuf__Duration wall, cpu, queued;
-    char *limits[2];
+    char *limits[3];
 } box_verdict_view;
 
 /* Borrows from v. stream: ExecStream, where all bytes were sent. */

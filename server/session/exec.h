@@ -41,9 +41,10 @@ typedef struct box_verdict {
     int32_t exit_code;
     int32_t signal; /* 0 = ended by exit */
     bool core_dumped;
-    const char *limit;  /* which one ended it: "timeout", "idle_timeout", "memory", ...; "" */
-    bool pids_hit;      /* while it ran, a process could not be made because of pids_limit */
-    const char *detail; /* SANDBOX_LOST and KILLED: one line; "" */
+    const char *limit;   /* which one ended it: "timeout", "idle_timeout", "memory", ...; "" */
+    bool workspace_full; /* when it ended */
+    bool pids_hit;       /* while it ran, a process could not be made because of pids_limit */
+    const char *detail;  /* SANDBOX_LOST and KILLED: one line; "" */
     uint64_t oom_kills;
     box_output output[2]; /* stdout, stderr */
     uint64_t wall_ns;

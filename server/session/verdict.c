@@ -38,6 +38,7 @@ static void of_exit(const box_exec *e, box_verdict *out)
     out->has_exit_code = r->exit.signal == 0;
     out->exit_code = r->exit.signal == 0 ? r->exit.exit_code : 0;
     out->signal = r->exit.signal;
+    out->workspace_full = (r->exit.flags & BOX_EXIT_WORKSPACE_FULL) != 0;
     out->core_dumped = (r->exit.flags & BOX_EXIT_CORE_DUMPED) != 0;
     out->wall_ns = r->exit.wall_ns;
     out->leftovers = r->exit.leftovers;

@@ -247,6 +247,18 @@ class Endings(Case):
                          (self.t.VERDICT_STATUS_OUTPUT_LIMIT, ["output_kill_bytes"]))
         self.assertGreater(v.stdout_report.total_bytes, 100_000)
 
+    def test_a_full_workspace(self):
+        spec = {"workspace_limit_bytes": MIB}
+        answer = self.run_here("head -c 2M /dev/zero >/workspace/f; exit 3", spec=spec)
+        self.completes(answer, 3)
+        self.assertEqual(list(answer.verdict.limits_hit), ["workspace"])
+        self.assertIn(b"No space left on device", answer.stderr_data)
+        answer = self.completes(self.run_here("rm /workspace/f"))
+        self.assertEqual(list(answer.verdict.limits_hit), [])
+        files = "i=0; while : 2>/dev/null >/workspace/$i; do i=$((i+1)); done"
+        answer = self.run_here(files)  # inodes are size / 4 KiB
+        self.assertEqual(list(answer.verdict.limits_hit), ["workspace"])
+
     def test_oom_of_the_main_process(self):
         spec = {"memory_bytes": 32 * MIB, "workspace_limit_bytes": MIB}
         answer = self.run_here(["/usr/bin/python3", "-c", "b'x' * (1 << 30)"], spec=spec)

@@ -220,7 +220,7 @@ static void an_exit_that_contradicts_itself_is_refused(void **state)
         {.exit_code = 0, .signal = 9},
         {.exit_code = -1, .signal = 65},
         {.cause = 6},
-        {.flags = 8},
+        {.flags = 16},
         {.reserved = 1},
     };
     for (size_t i = 0; i < BOX_COUNT(bad); i++) {

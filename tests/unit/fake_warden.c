@@ -194,6 +194,11 @@ static void run(fake_warden *w, fake_sandbox *s, fake_program *p)
     } else if (strcmp(name, "forks") == 0) {
         write_refused(w, 3);
         fake_program_exit(s, p, 0, 0, BOX_CAUSE_NONE, 0);
+    } else if (strcmp(name, "fills") == 0) {
+        box_agent_exit e = {.exit_code = 1, .flags = BOX_EXIT_WORKSPACE_FULL};
+        uint64_t id = p->id;
+        drop_program(p);
+        send_agent(s, BOX_AGENT_EXIT, id, &e);
     } else if (strcmp(name, "flood") == 0) {
         p->flood_left = strtoull(p->argv[1], NULL, 10);
     }

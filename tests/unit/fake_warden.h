@@ -2,9 +2,9 @@
  * and fail or hang when told to. No process is started: an agent plays a few little programs
  * (argv[0]):
  *
- *     exit N | echo TEXT | err TEXT | env | cat | missing | hang | flood BYTES | oom | forks
- *     bg TEXT      writes, ends, and leaves a process that holds the pipes
- *     deaf         hangs and ignores even KILL
+ *     exit N | echo TEXT | err TEXT | env | cat | missing | hang | flood BYTES | oom | forks |
+ * fills bg TEXT      writes, ends, and leaves a process that holds the pipes deaf         hangs and
+ * ignores even KILL
  */
 #pragma once
 

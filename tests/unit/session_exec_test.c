@@ -553,6 +553,19 @@ static void a_refused_process_shows_in_the_verdict(void **state)
     outcome_free(&o);
 }
 
+static void a_full_workspace_shows_in_the_verdict(void **state)
+{
+    rig *r = *state;
+    outcome o = {0};
+    rig_exec(r, &o, "s", "fills");
+    assert_int_equal(o.verdict.status, BOX_VERDICT_COMPLETED);
+    assert_true(o.verdict.workspace_full);
+    outcome_free(&o);
+    rig_exec(r, &o, "s", "exit 0");
+    assert_false(o.verdict.workspace_full);
+    outcome_free(&o);
+}
+
 static void killed_for_memory_is_told_from_killed(void **state)
 {
     rig *r = *state;
@@ -876,6 +889,7 @@ int main(void)
         TEST(an_agent_that_does_not_kill_is_broken),
         TEST(a_long_timeout_is_cut_to_the_profiles),
         TEST(silence_ends_a_command_with_an_idle_timeout),
+        TEST(a_full_workspace_shows_in_the_verdict),
         TEST(killed_for_memory_is_told_from_killed),
         TEST(a_sandbox_that_vanishes_is_never_exit_zero_and_is_rebuilt),
         TEST(waiting_commands_of_a_lost_sandbox_run_in_the_new_one),
