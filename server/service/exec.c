@@ -8,6 +8,7 @@
 typedef struct exec_call {
     box_call *call; /* a reference */
     box_exec *exec; /* NULL before it started and once it is over */
+    bool begun;     /* `start` came */
     bool stdin_closed;
     bool paused;
 } exec_call;
@@ -328,9 +329,12 @@ static int exec_stream_message(box_call *call, const Box__V1__ExecStreamRequest 
 {
     exec_call *c = box_call_state(call);
     bool starts = m->request_case == BOX__V1__EXEC_STREAM_REQUEST__REQUEST_START;
-    if (starts != (c->exec == NULL))
+    if (starts == c->begun)
         return box_violation(err, "request",
                              starts ? "start comes once" : "the first message must be start");
+    c->begun = true;
+    if (!starts && c->exec == NULL)
+        return 0; /* the command has ended, and the answer is on its way */
     switch (m->request_case) {
     case BOX__V1__EXEC_STREAM_REQUEST__REQUEST_START:
         return start_stream(c, m->start, err);
@@ -351,7 +355,7 @@ static int exec_stream_message(box_call *call, const Box__V1__ExecStreamRequest 
 static int exec_stream_half_close(box_call *call, box_error *err)
 {
     exec_call *c = box_call_state(call);
-    if (c->exec == NULL)
+    if (!c->begun)
         return box_violation(err, "request", "the first message must be start");
     close_stdin(c);
     return 0;

@@ -180,12 +180,14 @@ void box_warden_fail_all(box_warden *w, const char *what)
 {
     size_t at = 0;
     void *value;
-    while (box_map_next(w->requests, &at, &value)) {
+    box_map *all = w->requests; /* ending one takes it from the map in place: not from this one */
+    w->requests = box_map_new();
+    while (box_map_next(all, &at, &value)) {
         box_warden_request *r = value;
         unavailable(w, &r->reply.error, what);
         box_warden_request_end(r);
-        at = 0; /* the map changed */
     }
+    box_map_free(all);
 }
 
 /* --- asking ----------------------------------------------------------------------------------- */

@@ -575,6 +575,8 @@ static void a_stream_carries_input_output_and_the_verdict(void **state)
     assert_int_equal(a->verdict->stdout_report->kept_bytes, 4);
     assert_true(c.finished);
     assert_int_equal(c.status.reason, BOX_NONE);
+    send_message(&c, &m.base); /* it crossed the verdict */
+    assert_int_equal(c.status.reason, BOX_NONE);
     close_call(f, &c, BOX_NONE);
 }
 
