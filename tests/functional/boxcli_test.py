@@ -318,6 +318,7 @@ class Completion(unittest.TestCase):
         self.assertEqual(self.complete("session", "create", "--idem",
                                        ran={"session create --help"}), {"--idempotency-key"})
         self.assertEqual(self.complete("doctor", "--on", ran={"doctor --help"}), {"--only"})
+        self.assertEqual(self.complete("drill", "--b", ran={"drill --help"}), {"--backend"})
         self.assertIn("--allow-missing", self.complete("session", "delete", "work", "--",
                                                        ran={"session delete --help"}))
 

@@ -15,6 +15,7 @@ STATUS = {"x = \"a\" * 10**9": 137}
 # What must come out of a line.
 OUTPUT = {"id; ls /": b"uid=1000", "sum(range(10))": b"45\n", "cat note": b"hello\n",
           "session list": b"work", "token create": b"box_", "boxcli doctor": b"ok    seccomp",
+          "boxcli drill": b" 0 broken,",
           "--json status": b'"backend": "namespace"'}
 
 

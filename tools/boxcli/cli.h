@@ -52,6 +52,7 @@ extern const cli_command cli_control_commands[];
 extern const cli_command cli_init_commands[];
 extern const cli_command cli_completion_commands[];
 extern const cli_command cli_doctor_commands[];
+extern const cli_command cli_drill_commands[];
 
 /* Parses a command's own options, with --help and --usage made from `parser`. argp ends the program
  * with CLI_MISUSED on a mistake. */

@@ -7,6 +7,7 @@
 enum { SKEW_SECONDS = 5 }; /* with more a token's or certificate's end is another one's */
 
 /* A longer text is cut. */
+BOX_PRINTF(3, 0)
 static void fill(doctor_row *row, doctor_state state, const char *fmt, va_list args)
 {
     row->state = state;

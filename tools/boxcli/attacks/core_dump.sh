@@ -1,0 +1,2 @@
+ulimit -c unlimited 2>/dev/null
+kill -SEGV $$

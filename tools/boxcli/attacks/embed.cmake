@@ -1,0 +1,15 @@
+# cmake -DOUT=attacks -DFILES=a.py,b.sh -P embed.cmake: each script as `const char drill_NAME[]` in OUT.c, declared
+# in OUT.h.
+string(REPLACE "," ";" files "${FILES}")
+set(header "/* Made from the scripts in tools/boxcli/attacks. */\n#pragma once\n\n")
+get_filename_component(name ${OUT} NAME)
+set(source "#include \"${name}.h\"\n")
+foreach(file IN LISTS files)
+    get_filename_component(name ${file} NAME_WE)
+    file(READ ${file} bytes HEX)
+    string(REGEX REPLACE "(..)" "0x\\1," bytes "${bytes}")
+    string(APPEND header "extern const char drill_${name}[];\n")
+    string(APPEND source "\nconst char drill_${name}[] = {${bytes}0x00};\n")
+endforeach()
+file(WRITE ${OUT}.h "${header}")
+file(WRITE ${OUT}.c "${source}")

@@ -1,0 +1,1 @@
+exec head -c 20971520 /dev/zero

@@ -1,0 +1,2 @@
+trap '' TERM INT HUP QUIT
+while :; do sleep 1; done
