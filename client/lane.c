@@ -26,41 +26,48 @@ static bool must_ask(const box_channel *c)
     return c->target.kind == BOX_TARGET_DNS && c->target.addresses.count == 0;
 }
 
-/* One lane, or one for each address; those of addresses that stay, stay. */
-static void set_addresses(box_channel *c, const box_addresses *addresses)
+/* The lane of that address among those left over, taken from them, or a new one. */
+static box_lane *lane_of(box_channel *c, box_lane **old, size_t n_old, const box_address *a)
+{
+    for (size_t i = 0; i < n_old; i++) {
+        if (old[i] != NULL && old[i]->addresses.count == 1 &&
+            box_address_same(&old[i]->addresses.items[0], a))
+            return box_take(old[i]);
+    }
+    box_lane *lane = lane_new(c);
+    box_addresses_add(&lane->addresses, &a->at, a->len);
+    return lane;
+}
+
+/* One for each address; those of addresses that stay, stay. */
+static void spread(box_channel *c, const box_addresses *addresses)
 {
     box_lane *old[BOX_CLIENT_ADDRESSES];
     size_t n_old = c->n_lanes;
     memcpy(old, c->lanes, sizeof old);
     c->n_lanes = 0;
-    if (c->balance == BOX_PICK_FIRST || addresses->count == 0) {
-        box_addresses_done(&old[0]->addresses);
-        for (size_t i = 0; i < addresses->count; i++)
-            box_addresses_add(&old[0]->addresses, &addresses->items[i].at, addresses->items[i].len);
-        c->lanes[c->n_lanes++] = old[0];
-        assert(n_old == 1);
+    for (size_t i = 0; i < addresses->count; i++)
+        c->lanes[c->n_lanes++] = lane_of(c, old, n_old, &addresses->items[i]);
+    for (size_t i = 0; i < n_old; i++) {
+        if (old[i] != NULL && old[i]->conn != NULL)
+            box_conn_retire(old[i]->conn);
+        if (old[i] != NULL)
+            lane_free(old[i]);
+    }
+}
+
+static void set_addresses(box_channel *c, const box_addresses *addresses)
+{
+    if (addresses->count == 0)
+        return; /* nothing is known that would be better */
+    if (c->balance == BOX_ROUND_ROBIN) {
+        spread(c, addresses);
         return;
     }
-    for (size_t i = 0; i < addresses->count; i++) {
-        const box_address *a = &addresses->items[i];
-        box_lane *lane = NULL;
-        for (size_t k = 0; k < n_old && lane == NULL; k++) {
-            bool same = old[k] != NULL && old[k]->addresses.count == 1 &&
-                        box_address_same(&old[k]->addresses.items[0], a);
-            lane = same ? box_take(old[k]) : NULL;
-        }
-        if (lane == NULL) {
-            lane = lane_new(c);
-            box_addresses_add(&lane->addresses, &a->at, a->len);
-        }
-        c->lanes[c->n_lanes++] = lane;
-    }
-    for (size_t k = 0; k < n_old; k++) {
-        if (old[k] != NULL && old[k]->conn != NULL)
-            box_conn_retire(old[k]->conn);
-        if (old[k] != NULL)
-            lane_free(old[k]);
-    }
+    box_addresses *all = &c->lanes[0]->addresses;
+    box_addresses_done(all);
+    for (size_t i = 0; i < addresses->count; i++)
+        box_addresses_add(all, &addresses->items[i].at, addresses->items[i].len);
 }
 
 void box_lanes_init(box_channel *c)
