@@ -84,6 +84,9 @@ static void leave(box_client_call *call)
         return;
     box_list_remove(&call->place);
     call->channel->n_waiting--;
+    if (!call->is_delayed)
+        call->channel->n_queued[call->wait_for_ready]--;
+    call->is_delayed = false;
 }
 
 static void wait_for_place(box_client_call *call)
@@ -91,15 +94,18 @@ static void wait_for_place(box_client_call *call)
     box_channel *c = call->channel;
     box_list_append(&c->waiting, &call->place);
     c->n_waiting++;
+    c->n_queued[call->wait_for_ready]++;
     c->look_again = true;
 }
 
 int box_attempt_start(box_client_call *call, box_error *err)
 {
     box_channel *c = call->channel;
-    if (c->n_waiting >= BOX_CLIENT_WAITING_CALLS)
+    if (c->n_waiting >= BOX_CLIENT_WAITING_CALLS) {
+        (void)box_fail(err, BOX_QUOTA, "too many calls wait for a connection or a free stream");
         return box_error_limit(err, "waiting_calls", BOX_CLIENT_WAITING_CALLS,
                                (int64_t)c->n_waiting);
+    }
     call->born_at = c->n_failures;
     wait_for_place(call);
     return 0;
@@ -116,6 +122,7 @@ static void delay(box_client_call *call, uint64_t pause_ns)
 {
     box_channel *c = call->channel;
     call->again_at = box_time_add(box_now(), pause_ns);
+    call->is_delayed = true;
     box_list_append(&c->delayed, &call->place);
     c->n_waiting++;
     box_channel_note_expiry(c, call->again_at);
@@ -214,7 +221,7 @@ static bool place(box_client_call *call, box_time now)
 
 void box_attempts_place(box_channel *c)
 {
-    bool is_full[2] = {false, false}; /* for those that wait for a ready one, or not */
+    bool is_full[2] = {c->n_queued[0] == 0, c->n_queued[1] == 0}; /* no place for such a call */
     box_time now = box_now();
     c->look_again = false;
     if (box_list_empty(&c->waiting))

@@ -88,12 +88,13 @@ typedef struct box_carrier {
 struct box_channel {
     const box_carrier *carrier;
     pthread_mutex_t lock;
-    box_list calls;   /* not freed yet */
-    box_list ready;   /* event-driven calls with something to deliver */
-    box_list waiters; /* threads that sleep */
-    box_list waiting; /* calls that have no stream, oldest first */
-    box_list delayed; /* and those that are tried again later */
-    size_t n_waiting; /* of both */
+    box_list calls;     /* not freed yet */
+    box_list ready;     /* event-driven calls with something to deliver */
+    box_list waiters;   /* threads that sleep */
+    box_list waiting;   /* calls that have no stream, oldest first */
+    box_list delayed;   /* and those that are tried again later */
+    size_t n_waiting;   /* of both */
+    size_t n_queued[2]; /* in waiting: those that wait for a ready connection [1], or not */
     const box_client_call *driven_for;
     box_time polling_until;
     box_time soonest;    /* nothing expires before; BOX_TIME_NEVER = nothing does */
@@ -196,6 +197,7 @@ struct box_client_call {
     box_time again_at;
     uint64_t born_at; /* channel->n_failures then */
     bool wait_for_ready, idempotent;
+    bool is_delayed;           /* in channel->delayed */
     bool is_committed;         /* never sent again */
     bool was_refused;          /* once already */
     bool is_cancelled;         /* by us */

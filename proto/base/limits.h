@@ -55,7 +55,7 @@
 /* Addresses of one name that are tried. */
 #define BOX_CLIENT_ADDRESSES 32
 /* Calls of one channel that wait for a connection, a free stream or a retry; more are refused. */
-#define BOX_CLIENT_WAITING_CALLS 65536
+#define BOX_CLIENT_WAITING_CALLS 16384
 /* Between connections that ended before any call was answered. */
 #define BOX_CLIENT_PACE_MS 100
 /* Flow control: what a peer may send before we read it (grpc-conformance.md, 100). */

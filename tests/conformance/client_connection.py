@@ -462,8 +462,28 @@ def row_115(bed):
         client.expect(call, status)
         connection.quiet(0.2)
         assert not connection.waiting
+    stream_again(bed)
     pushback(bed)
     limits_of_retries(bed)
+
+
+def stream_again(bed):
+    """All that was sent, also meanwhile, is sent again, in order."""
+    client = bed.client("--retry", "2", "--retry-pause", "300")
+    call = client.open(kind="bidi", idempotent=1)
+    connection = bed.accept()
+    first = connection.request()
+    client.did(call, "send", "body=1")
+    client.did(call, "send", "body=2000")
+    connection.until(lambda: len(first.data) > 2000, "both messages")
+    first.only(*unavailable())
+    connection.quiet(0.05)
+    client.did(call, "send", "body=3")  # between the attempts
+    client.did(call, "close")
+    second = connection.request().whole()
+    assert [len(m) for _, m in second.messages()] == [len(m) for _, m in first.messages()] + [7], second.messages()
+    second.answer(b"", b"")
+    client.expect(call, "OK")
 
 
 def pushback(bed):
@@ -623,6 +643,17 @@ def row_137(bed):
     for version in (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3):
         context.minimum_version = context.maximum_version = version
         refused_in_tls(bed, context, "alert")
+    # A call that waits for a server goes on waiting.
+    client = bed.client("--reconnect-first", "60000")
+    call = client.open(wait=1, timeout_ns=500 * 10**6)
+    connection = None
+    try:
+        connection = bed.accept(context=context)
+        connection.quiet(0.1)
+    except (OSError, ssl.SSLError):
+        pass
+    assert connection is None or not connection.requests
+    client.expect(call, "DEADLINE_EXCEEDED")
 
 
 def row_138(bed):

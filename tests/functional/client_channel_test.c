@@ -11,6 +11,11 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/limits.h"
+#include "echo.box.h"
+
+enum { CHAT = 3 /* among the methods of EchoService */ };
+
 static const box_client_options patient = {.wait_for_ready = true, .timeout_ns = 60 * BOX_SECOND};
 /* Tries follow each other quickly enough for a test. */
 static const box_channel_options quick = {.reconnect_first_ms = 20, .reconnect_max_ms = 50};
@@ -207,6 +212,31 @@ static void a_loop_waits_for_a_server_as_well(void **state)
     box_client_free(call);
     box_channel_free(c);
     echo_server_stop(&own);
+}
+
+static void only_so_many_calls_wait(void **state)
+{
+    (void)state;
+    static const box_client_events nothing = {0};
+    static box_client_call *calls[BOX_CLIENT_WAITING_CALLS];
+    const box_client_options o = {.wait_for_ready = true};
+    box_channel *c = new_channel("unix:/nowhere/at/all", NULL);
+    const box_method *chat = &box_test_v1_echo_service.methods[CHAT];
+    box_client_call *one_more;
+    box_error err;
+    for (size_t i = 0; i < BOX_COUNT(calls); i++)
+        assert_int_equal(
+            box_client_start_events(c, chat, &o, NULL, &nothing, NULL, NULL, &calls[i], &err), 0);
+    assert_int_equal(
+        box_client_start_events(c, chat, &o, NULL, &nothing, NULL, NULL, &one_more, &err), -1);
+    assert_int_equal(err.reason, BOX_QUOTA);
+    assert_string_equal(box_error_get(&err, "limit"), "waiting_calls");
+    box_client_free(calls[0]);
+    assert_int_equal(
+        box_client_start_events(c, chat, &o, NULL, &nothing, NULL, NULL, &calls[0], &err), 0);
+    box_channel_free(c);
+    for (size_t i = 0; i < BOX_COUNT(calls); i++)
+        box_client_free(calls[i]);
 }
 
 /* --- names and addresses ---------------------------------------------------------------------- */
@@ -461,6 +491,7 @@ int main(void)
         cmocka_unit_test(a_patient_call_waits_until_the_server_is_there),
         cmocka_unit_test(a_patient_call_can_be_cancelled),
         cmocka_unit_test(a_loop_waits_for_a_server_as_well),
+        cmocka_unit_test(only_so_many_calls_wait),
         cmocka_unit_test(a_name_is_asked_for_while_calls_keep_their_deadline),
         cmocka_unit_test(the_first_address_that_works_is_used),
         cmocka_unit_test(round_robin_uses_all_addresses_that_work),

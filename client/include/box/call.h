@@ -74,7 +74,8 @@ typedef struct box_client_options {
 
 /* Starts a call. request: sent, and nothing follows it; NULL: messages are sent with
  * box_client_send, until box_client_half_close. -1: the call does not exist, as what was asked for
- * is not possible (VALIDATION, UNAUTHENTICATED, MESSAGE_SIZE); all else is the call's status. */
+ * is not possible (VALIDATION, UNAUTHENTICATED, MESSAGE_SIZE), or too many calls
+ * wait already (QUOTA); all else is the call's status. */
 int box_client_start(box_channel *channel, const box_method *method,
                      const box_client_options *options, const ProtobufCMessage *request,
                      box_client_call **out, box_error *err) BOX_MUST_USE;
