@@ -54,10 +54,11 @@ extern const doctor_check doctor_certificate_checks[];
 extern const doctor_check doctor_server_checks[];
 
 /* Filling a row; the text is `found`. */
-void doctor_ok(doctor_row *row, const char *fmt, ...) BOX_PRINTF(2, 3);
-void doctor_skip(doctor_row *row, const char *fmt, ...) BOX_PRINTF(2, 3);
-void doctor_warn(doctor_row *row, const char *fmt, ...) BOX_PRINTF(2, 3);
-void doctor_fail(doctor_row *row, const char *fmt, ...) BOX_PRINTF(2, 3);
+void doctor_say(doctor_row *row, doctor_state state, const char *fmt, ...) BOX_PRINTF(3, 4);
+#define doctor_ok(row, ...)   doctor_say((row), DOCTOR_OK, __VA_ARGS__)
+#define doctor_skip(row, ...) doctor_say((row), DOCTOR_SKIP, __VA_ARGS__)
+#define doctor_warn(row, ...) doctor_say((row), DOCTOR_WARN, __VA_ARGS__)
+#define doctor_fail(row, ...) doctor_say((row), DOCTOR_FAIL, __VA_ARGS__)
 /* What to do about it. */
 void doctor_fix(doctor_row *row, const char *fmt, ...) BOX_PRINTF(2, 3);
 

@@ -1,58 +1,8 @@
-/* boxcli doctor: filling rows, and the judgements that several rows share. */
-#include <stdarg.h>
-
+/* boxcli doctor: the judgements that need no machine. */
 #include "base/clock.h"
 #include "doctor.h"
 
 enum { SKEW_SECONDS = 5 }; /* with more a token's or certificate's end is another one's */
-
-/* A longer text is cut. */
-BOX_PRINTF(3, 0)
-static void fill(doctor_row *row, doctor_state state, const char *fmt, va_list args)
-{
-    row->state = state;
-    (void)vsnprintf(row->found, sizeof row->found, fmt, args);
-}
-
-void doctor_ok(doctor_row *row, const char *fmt, ...)
-{
-    va_list args;
-    va_start(args, fmt);
-    fill(row, DOCTOR_OK, fmt, args);
-    va_end(args);
-}
-
-void doctor_skip(doctor_row *row, const char *fmt, ...)
-{
-    va_list args;
-    va_start(args, fmt);
-    fill(row, DOCTOR_SKIP, fmt, args);
-    va_end(args);
-}
-
-void doctor_warn(doctor_row *row, const char *fmt, ...)
-{
-    va_list args;
-    va_start(args, fmt);
-    fill(row, DOCTOR_WARN, fmt, args);
-    va_end(args);
-}
-
-void doctor_fail(doctor_row *row, const char *fmt, ...)
-{
-    va_list args;
-    va_start(args, fmt);
-    fill(row, DOCTOR_FAIL, fmt, args);
-    va_end(args);
-}
-
-void doctor_fix(doctor_row *row, const char *fmt, ...)
-{
-    va_list args;
-    va_start(args, fmt);
-    (void)vsnprintf(row->fix, sizeof row->fix, fmt, args);
-    va_end(args);
-}
 
 void doctor_judge_dates(doctor_row *row, const char *what, const doctor_dates *dates,
                         const char *fix)

@@ -54,11 +54,13 @@ extern const drill_attack drill_resource_attacks[];
 extern const drill_attack drill_escape_attacks[];
 extern const drill_attack drill_neighbour_attacks[];
 
-/* --- outcomes (drill_judge.c) ----------------------------------------------------------------- */
+/* --- outcomes (drill_outcome.c, drill_judge.c)
+ * ----------------------------------------------------------------- */
 
-void drill_held(drill_outcome *out, const char *fmt, ...) BOX_PRINTF(2, 3);
-void drill_broken(drill_outcome *out, const char *fmt, ...) BOX_PRINTF(2, 3);
-void drill_skipped(drill_outcome *out, const char *fmt, ...) BOX_PRINTF(2, 3);
+void drill_say(drill_outcome *out, drill_result result, const char *fmt, ...) BOX_PRINTF(3, 4);
+#define drill_held(out, ...)    drill_say((out), DRILL_HELD, __VA_ARGS__)
+#define drill_broken(out, ...)  drill_say((out), DRILL_BROKEN, __VA_ARGS__)
+#define drill_skipped(out, ...) drill_say((out), DRILL_SKIPPED, __VA_ARGS__)
 
 /* Lines "broken: ..." and "held: ..." of stdout. Without the latter it did not run to its end. */
 void drill_judge_report(const Box__V1__ExecResponse *answer, drill_outcome *out);

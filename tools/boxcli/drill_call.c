@@ -121,11 +121,12 @@ static void on_message(void *arg, box_client_call *handle, const Box__V1__ExecRe
     call *c = arg;
     (void)handle;
     size_t size = box__v1__exec_response__get_packed_size(m);
-    BOX_AUTO(box_freep) uint8_t *data = malloc(size + 1);
-    if (data == NULL || c->answer != NULL)
+    uint8_t *data = c->answer == NULL ? malloc(size + 1) : NULL;
+    if (data == NULL)
         return;
     (void)box__v1__exec_response__pack(m, data);
     c->answer = box__v1__exec_response__unpack(NULL, size, data);
+    free(data);
 }
 
 static void on_done(void *arg, box_client_call *handle, const box_error *status,

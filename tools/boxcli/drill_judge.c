@@ -1,44 +1,9 @@
 /* boxcli drill: what a command's end says about the wall it ran against. */
 #include <signal.h>
-#include <stdarg.h>
 
 #include "base/clock.h"
 #include "box/v1/types.fields.h"
 #include "drill.h"
-
-/* --- outcomes --------------------------------------------------------------------------------- */
-
-/* A longer text is cut. */
-BOX_PRINTF(3, 0)
-static void fill(drill_outcome *out, drill_result result, const char *fmt, va_list args)
-{
-    out->result = result;
-    (void)vsnprintf(out->happened, sizeof out->happened, fmt, args);
-}
-
-void drill_held(drill_outcome *out, const char *fmt, ...)
-{
-    va_list args;
-    va_start(args, fmt);
-    fill(out, DRILL_HELD, fmt, args);
-    va_end(args);
-}
-
-void drill_broken(drill_outcome *out, const char *fmt, ...)
-{
-    va_list args;
-    va_start(args, fmt);
-    fill(out, DRILL_BROKEN, fmt, args);
-    va_end(args);
-}
-
-void drill_skipped(drill_outcome *out, const char *fmt, ...)
-{
-    va_list args;
-    va_start(args, fmt);
-    fill(out, DRILL_SKIPPED, fmt, args);
-    va_end(args);
-}
 
 /* --- verdicts --------------------------------------------------------------------------------- */
 
