@@ -25,18 +25,22 @@
 #define BOX_PLAIN_BODY_BYTES (64 * 1024)
 /* Streams of one connection that end in a reset, by the client or because of what it sent: at once,
  * then per second. A gateway with impatient callers cancels thousands (CVE-2023-44487, -2025-8671
- * are about more than that). A header list that is too large counts for several. */
+ * are about more than that). A header list counts for so many each time it passes a multiple of
+ * BOX_MAX_HEADER_LIST_BYTES: decoding it is what costs. */
 #define BOX_STREAM_RESET_BURST  3000
 #define BOX_STREAM_RESET_RATE   300
-#define BOX_LARGE_HEADER_WEIGHT 10
+#define BOX_LARGE_HEADER_WEIGHT 50
 /* Header list that ends the connection: far above the limit, so that a client that only has too
  * much metadata learns it (a field of 64 KiB: grpc-conformance.md, 36). Through HPACK's table it
  * may be a thousand times larger than what came (CVE-2016-1544). */
 #define BOX_HEADER_BOMB_BYTES (96 * 1024)
-/* Frames that carry nothing (SETTINGS, PRIORITY, CONTINUATION, empty DATA): at once, then per
+/* Frames that carry nothing (SETTINGS, PRIORITY, CONTINUATION, empty DATA, WINDOW_UPDATE for
+ * nothing that was sent): at once, then per
  * second (CVE-2019-9513, -9515, -9518). */
 #define BOX_IDLE_FRAME_BURST 10000
 #define BOX_IDLE_FRAME_RATE  1000
+/* Of both at once: from so many on the client is read in pieces of BOX_SMALL_READ_BYTES. */
+#define BOX_COSTLY 100
 /* PINGs that came too early before the connection ends, and how long a client without a call waits
  * between two (grpc/proposal A8). */
 #define BOX_PING_STRIKES      2
@@ -149,9 +153,12 @@
 #define BOX_ACCEPT_RETRY_MS 100
 /* One read from a connection, one piece taken from HTTP/2 to be sent, and how much one connection
  * may send before others get their turn. */
-#define BOX_READ_BYTES  (64 * 1024)
-#define BOX_SEND_BYTES  (64 * 1024)
-#define BOX_FLUSH_BYTES (256 * 1024)
+#define BOX_READ_BYTES (64 * 1024)
+/* One read from a peer that nobody knows yet, or that costs much: 4 KiB of small frames take a loop
+ * some 100 microseconds, 64 KiB two milliseconds, for which everybody else waits. */
+#define BOX_SMALL_READ_BYTES (4 * 1024)
+#define BOX_SEND_BYTES       (64 * 1024)
+#define BOX_FLUSH_BYTES      (256 * 1024)
 /* What is still read from a peer that takes nothing: more than flow control lets a good one send.
  */
 #define BOX_BLOCKED_READ_BYTES (BOX_CONNECTION_WINDOW_BYTES + 1024 * 1024)

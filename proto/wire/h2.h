@@ -88,6 +88,9 @@ bool box_h2_wants_send(const box_h2 *h);
 /* Nothing to read or send any more: close the connection. */
 bool box_h2_is_done(const box_h2 *h);
 size_t box_h2_stream_count(const box_h2 *h);
+/* Server: the client reset much lately, or sent many frames that carry nothing. Within limits, but
+ * better read in small pieces, so that others wait less for it. */
+bool box_h2_is_costly(const box_h2 *h);
 /* When the header block began whose end did not come yet; 0 = there is none. */
 box_time box_h2_header_since(const box_h2 *h);
 /* The peer's SETTINGS came. */

@@ -3,6 +3,9 @@
 #include "base/limits.h"
 #include "wire/h2_internal.h"
 
+/* WINDOW_UPDATEs a frame of ours may be answered with: of stream and connection, and some room. */
+enum { UPDATES_EACH = 4 };
+
 void box_h2_guard_end(box_h2 *h, const char *text)
 {
     if (h->is_broken)
@@ -33,10 +36,16 @@ void box_h2_guard_reset(box_h2 *h, unsigned weight)
         box_h2_guard_end(h, "too_many_resets");
 }
 
-/* DATA too short for a message's prefix carries nothing a sane peer would send often. */
-static bool is_idle_frame(const nghttp2_frame_hd *hd)
+/* DATA too short for a message's prefix carries nothing a sane peer would send often, nor does
+ * WINDOW_UPDATE while we send nothing. */
+static bool is_idle_frame(box_h2 *h, const nghttp2_frame_hd *hd)
 {
     switch (hd->type) {
+    case NGHTTP2_WINDOW_UPDATE:
+        if (h->guard.updates_due == 0)
+            return true;
+        h->guard.updates_due--;
+        return false;
     case NGHTTP2_DATA:
         return hd->length < H2_PREFIX && (hd->flags & NGHTTP2_FLAG_END_STREAM) == 0;
     case NGHTTP2_SETTINGS:
@@ -50,7 +59,7 @@ static bool is_idle_frame(const nghttp2_frame_hd *hd)
 
 void box_h2_guard_frame(box_h2 *h, const nghttp2_frame_hd *hd)
 {
-    if (h->config.server && is_idle_frame(hd) &&
+    if (h->config.server && is_idle_frame(h, hd) &&
         !take(h, &h->guard.idle_frames, 1, BOX_IDLE_FRAME_BURST, BOX_IDLE_FRAME_RATE))
         box_h2_guard_end(h, "too_many_idle_frames");
 }
@@ -63,12 +72,12 @@ void box_h2_guard_block(box_h2 *h)
 
 bool box_h2_guard_field(box_h2 *h, size_t bytes)
 {
-    size_t before = h->guard.block_bytes;
+    size_t before = h->guard.block_bytes / BOX_MAX_HEADER_LIST_BYTES;
     h->guard.block_bytes += bytes;
-    if (!h->config.server || h->guard.block_bytes <= BOX_MAX_HEADER_LIST_BYTES)
+    size_t after = h->guard.block_bytes / BOX_MAX_HEADER_LIST_BYTES;
+    if (!h->config.server || after == before)
         return true;
-    if (before <= BOX_MAX_HEADER_LIST_BYTES)
-        box_h2_guard_reset(h, BOX_LARGE_HEADER_WEIGHT);
+    box_h2_guard_reset(h, (unsigned)(after - before) * BOX_LARGE_HEADER_WEIGHT);
     if (h->guard.block_bytes > BOX_HEADER_BOMB_BYTES)
         box_h2_guard_end(h, "headers_too_large");
     return !h->is_broken;
@@ -97,6 +106,8 @@ void box_h2_guard_ping(box_h2 *h)
 
 void box_h2_guard_sent(box_h2 *h)
 {
+    if (h->guard.updates_due < BOX_IDLE_FRAME_BURST)
+        h->guard.updates_due += UPDATES_EACH;
     h->guard.pinged = false;
     h->guard.ping_strikes = 0;
 }
@@ -137,4 +148,11 @@ void box_h2_sweep(box_h2 *h)
 {
     for (box_list *at = h->streams.next; at != &h->streams; at = at->next)
         sweep(BOX_CONTAINER(at, box_h2_stream, link));
+}
+
+bool box_h2_is_costly(const box_h2 *h)
+{
+    const h2_guard *g = &h->guard;
+    return g->resets > g->now + BOX_COSTLY * (BOX_SECOND / BOX_STREAM_RESET_RATE) ||
+           g->idle_frames > g->now + BOX_COSTLY * (BOX_SECOND / BOX_IDLE_FRAME_RATE);
 }

@@ -118,6 +118,7 @@ typedef struct h2_guard {
     box_time idle_frames;
     box_time block_since; /* a header block began and has not ended; 0 = none */
     size_t block_bytes;   /* of that block, decoded */
+    unsigned updates_due; /* WINDOW_UPDATEs that what we sent may bring */
     box_time ping_at;     /* of the last PING, if pinged */
     bool pinged;          /* since we last sent HEADERS or DATA */
     unsigned ping_strikes;

@@ -197,10 +197,17 @@ static void feed_tls(connection *c, const uint8_t *data, size_t len)
     }
 }
 
+static size_t read_size(const connection *c)
+{
+    bool small = box_connection_is_stranger(c) ||
+                 (c->rpc != NULL && box_h2_is_costly(box_rpc_connection_h2(c->rpc)));
+    return small ? BOX_SMALL_READ_BYTES : BOX_READ_BYTES;
+}
+
 static void receive(connection *c)
 {
     uint8_t *data = c->nl->read_bytes;
-    ssize_t n = recv(c->fd, data, BOX_READ_BYTES, 0);
+    ssize_t n = recv(c->fd, data, read_size(c), 0);
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
         return;
     if (n <= 0) {

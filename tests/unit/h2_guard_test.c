@@ -119,8 +119,9 @@ static void metadata_that_is_too_large_costs_more_than_a_reset(void **state)
                                 {"content-type", "application/grpc"},
                                 {"large", value},
                                 {0}};
+    enum { PASSES = 3 /* 16, 32 and 48 KiB */ };
     uint32_t id = 1;
-    for (int i = 0; i < BOX_STREAM_RESET_BURST / BOX_LARGE_HEADER_WEIGHT; i++, id += 2)
+    for (int i = 0; i < BOX_STREAM_RESET_BURST / (PASSES * BOX_LARGE_HEADER_WEIGHT); i++, id += 2)
         raw_headers(&f.raw, id, END, fields);
     assert_alive(&f);
     assert_true(raw_has(&f.raw, 1, "grpc-status: 8"));
@@ -140,6 +141,7 @@ static void frames_that_carry_nothing_are_counted(void **state)
     } rows[] = {
         {NGHTTP2_SETTINGS, "\0\4\0\1\0\0", 6, 0},
         {NGHTTP2_PRIORITY, "\0\0\0\0\1", 5, 3},
+        {NGHTTP2_WINDOW_UPDATE, "\0\0\0\1", 4, 0},
         {NGHTTP2_DATA, "", 0, 1},
         {NGHTTP2_DATA, "\0", 1, 1},
     };
@@ -156,6 +158,21 @@ static void frames_that_carry_nothing_are_counted(void **state)
         assert_alive(&f);
         raw_frame(&f.raw, rows[i].type, 0, rows[i].id, rows[i].payload, rows[i].len);
         assert_told(&f, "too_many_idle_frames");
+    }
+}
+
+/* A reader of small messages opens the window as fast as they come. */
+static void window_updates_for_what_we_sent_are_fine(void **state)
+{
+    (void)state;
+    BOX_AUTO(fixture_done) fixture f = fixture_new(NULL);
+    raw_request(&f.raw, 1, "/a/b");
+    assert_alive(&f);
+    for (int i = 0; i < BOX_IDLE_FRAME_BURST; i++) {
+        h2_peer_text(&f.server->seen[0], "x");
+        raw_frame(&f.raw, NGHTTP2_WINDOW_UPDATE, 0, 0, "\0\0\0\6", 4);
+        raw_frame(&f.raw, NGHTTP2_WINDOW_UPDATE, 0, 1, "\0\0\0\6", 4);
+        assert_alive(&f);
     }
 }
 
@@ -232,6 +249,20 @@ static void what_we_send_forgives_pings(void **state)
     }
 }
 
+static void who_resets_much_is_costly_for_a_while(void **state)
+{
+    (void)state;
+    BOX_AUTO(fixture_done) fixture f = fixture_new(NULL);
+    raw_request(&f.raw, 1, "/a/b");
+    for (int i = 0; i <= BOX_COSTLY; i++)
+        raw_frame(&f.raw, NGHTTP2_RST_STREAM, 0, 1, "\0\0\0\x08", 4);
+    assert_false(box_h2_is_costly(f.server->h));
+    assert_alive(&f);
+    assert_true(box_h2_is_costly(f.server->h));
+    box_h2_set_time(f.server->h, 2 * BOX_SECOND);
+    assert_false(box_h2_is_costly(f.server->h));
+}
+
 static void without_a_call_pings_are_rarer_unless_permitted(void **state)
 {
     (void)state;
@@ -306,11 +337,13 @@ int main(void)
         cmocka_unit_test(a_header_bomb_ends_the_connection),
         cmocka_unit_test(metadata_that_is_too_large_costs_more_than_a_reset),
         cmocka_unit_test(frames_that_carry_nothing_are_counted),
+        cmocka_unit_test(window_updates_for_what_we_sent_are_fine),
         cmocka_unit_test(answers_that_nobody_reads_end_the_connection),
         cmocka_unit_test(resets_that_nobody_reads_end_the_connection),
         cmocka_unit_test(pings_that_come_too_soon_are_strikes),
         cmocka_unit_test(pings_at_a_permitted_rate_are_fine),
         cmocka_unit_test(what_we_send_forgives_pings),
+        cmocka_unit_test(who_resets_much_is_costly_for_a_while),
         cmocka_unit_test(without_a_call_pings_are_rarer_unless_permitted),
         cmocka_unit_test(answers_to_our_pings_are_never_counted),
         cmocka_unit_test(a_header_block_has_a_beginning_and_an_end),

@@ -11,7 +11,7 @@
 
 enum { DESCRIPTORS_BESIDE = 64 };
 
-static int pss_bytes(pid_t pid, double *out, box_error *err)
+int bench_pss_bytes(pid_t pid, double *out, box_error *err)
 {
     char path[64], line[128];
     double kib = -1;
@@ -71,11 +71,11 @@ int bench_idle(const bench_peer *peer, const bench_files *files, size_t connecti
     box_channel **channels = box_alloc(connections * sizeof *channels);
     int rc = open_one(peer, files, &first, err);
     if (rc == 0)
-        rc = pss_bytes(peer->process.pid, &before, err);
+        rc = bench_pss_bytes(peer->process.pid, &before, err);
     for (size_t i = 0; rc == 0 && i < connections; i++)
         rc = open_one(peer, files, &channels[i], err);
     if (rc == 0)
-        rc = pss_bytes(peer->process.pid, &after, err);
+        rc = bench_pss_bytes(peer->process.pid, &after, err);
     box_channel_free(first);
     for (size_t i = 0; i < connections; i++)
         box_channel_free(channels[i]);

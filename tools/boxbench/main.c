@@ -10,15 +10,18 @@
 #include "base/macros.h"
 #include "cases.h"
 #include "floor.h"
+#include "hostile.h"
 #include "rpc.h"
 
 enum { OPT_JSON = 'j', OPT_ENDPOINT = 'e', OPT_QUICK = 'q', OPT_RPC = 'r', OPT_SERVERS = 's' };
+enum { OPT_HOSTILE = 'h' + 256 };
 enum { MAX_CASES = 16 };
 
 typedef struct bench {
     bool json;
     bool quick;
     bool rpc;
+    bool hostile;
     const char *servers;
     load_target target;
     char program_path[PATH_MAX];
@@ -40,6 +43,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         return 0;
     case OPT_RPC:
         b->rpc = true;
+        return 0;
+    case OPT_HOSTILE:
+        b->hostile = true;
         return 0;
     case OPT_SERVERS:
         b->servers = arg;
@@ -210,10 +216,13 @@ int main(int argc, char **argv)
         {.name = "rpc",
          .key = OPT_RPC,
          .doc = "instead: the gRPC server alone, beside grpc++ and nghttpd"},
+        {.name = "hostile",
+         .key = OPT_HOSTILE,
+         .doc = "instead: what attacks cost an honest caller, and memory"},
         {.name = "servers",
          .key = OPT_SERVERS,
          .arg = "DIR",
-         .doc = "with --rpc: where box-echo-server and box-grpcxx-server are"},
+         .doc = "with --rpc or --hostile: where box-echo-server and box-grpcxx-server are"},
         {0},
     };
     static const struct argp parser = {.options = options,
@@ -226,7 +235,9 @@ int main(int argc, char **argv)
     if (b == NULL)
         return 1;
     (void)argp_parse(&parser, argc, argv, 0, NULL, b);
-    int rc = b->rpc ? bench_rpc(b->servers, b->quick, b->json, &err) : bench_box(b, &err);
+    int rc = b->hostile ? bench_hostile(b->servers, b->quick, b->json, &err)
+             : b->rpc   ? bench_rpc(b->servers, b->quick, b->json, &err)
+                        : bench_box(b, &err);
     if (rc < 0)
         fprintf(stderr, "boxbench: %s (%s)\n", err.msg, box_reason_name(err.reason));
     for (size_t i = 0; i < b->n_cases; i++)

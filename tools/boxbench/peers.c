@@ -2,6 +2,7 @@
 
 #include <arpa/inet.h>
 #include <fcntl.h>
+#include <libgen.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -163,10 +164,31 @@ int bench_peer_start(bench_peer_kind kind, const char *dir, const bench_files *f
         if (path_in(program, dir, "box-grpcxx-server", err) == 0)
             rc = start_grpc(argv, p, err);
     } else {
-        const char *const argv[] = {program, "--tls", "127.0.0.1:0", "--cert", f->cert,
-                                    "--key", f->key,  "--loops",     "1",      NULL};
+        const char *const argv[] = {program,
+                                    "--tls",
+                                    "127.0.0.1:0",
+                                    "--cert",
+                                    f->cert,
+                                    "--key",
+                                    f->key,
+                                    "--loops",
+                                    "1",
+                                    "--net",
+                                    "ping_min_interval=10000",
+                                    NULL};
         if (path_in(program, dir, "box-echo-server", err) == 0)
             rc = start_grpc(argv, p, err);
     }
     return rc < 0 ? box_wrap(err, "start %s", p->name) : 0;
+}
+
+int bench_find_servers(char out[static PATH_MAX], box_error *err)
+{
+    char self[PATH_MAX];
+    ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
+    if (n < 0)
+        return box_fail_errno(err, "find this program");
+    self[n] = '\0';
+    int len = snprintf(out, PATH_MAX, "%s/../tests", dirname(self));
+    return len < PATH_MAX ? 0 : box_fail(err, BOX_VALIDATION, "this program's path is too long");
 }

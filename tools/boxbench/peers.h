@@ -30,6 +30,8 @@ typedef struct bench_files {
 int bench_files_make(bench_files *f, box_error *err) BOX_MUST_USE;
 void bench_files_remove(const bench_files *f);
 
+/* Where those servers are: build/PRESET/bin/boxbench -> build/PRESET/tests. */
+int bench_find_servers(char out[static PATH_MAX], box_error *err) BOX_MUST_USE;
 /* dir: where box-echo-server and box-grpcxx-server are. */
 int bench_peer_start(bench_peer_kind kind, const char *dir, const bench_files *files,
                      bench_peer *out, box_error *err) BOX_MUST_USE;

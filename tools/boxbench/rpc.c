@@ -1,7 +1,6 @@
 #include "rpc.h"
 
 #include <jansson.h>
-#include <libgen.h>
 #include <unistd.h>
 
 #include "base/macros.h"
@@ -155,23 +154,11 @@ static void report_json(const rpc_bench *b)
     json_decref(root);
 }
 
-/* build/PRESET/bin/boxbench -> build/PRESET/tests */
-static int find_servers(char out[static PATH_MAX], box_error *err)
-{
-    char self[PATH_MAX];
-    ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
-    if (n < 0)
-        return box_fail_errno(err, "find this program");
-    self[n] = '\0';
-    int len = snprintf(out, PATH_MAX, "%s/../tests", dirname(self));
-    return len < PATH_MAX ? 0 : box_fail(err, BOX_VALIDATION, "this program's path is too long");
-}
-
 int bench_rpc(const char *dir, bool quick, bool json, box_error *err)
 {
     char beside[PATH_MAX];
     rpc_bench b = {.quick = quick};
-    if (dir == NULL && find_servers(beside, err) < 0)
+    if (dir == NULL && bench_find_servers(beside, err) < 0)
         return -1;
     int rc = measure(&b, dir != NULL ? dir : beside, err);
     for (int k = 0; k < BENCH_PEERS; k++)
