@@ -56,7 +56,7 @@ class Case(HostileCase):
         for _ in range(rounds):
             if not peer.send(one):
                 return True
-        return peer.ends_within(2)
+        return peer.ends_within(5)
 
 
 class Row39(Case):
@@ -94,7 +94,7 @@ class Row39(Case):
                     parts += [headers, frame(RST_STREAM, 0, stream, struct.pack(">I", 8))]
                 if not peer.send(*parts):
                     break
-            self.assertTrue(peer.ends_within(3))
+            self.assertTrue(peer.ends_within(15))
 
     def test_resets_provoked_from_us(self):
         peer = self.raw()
@@ -102,7 +102,7 @@ class Row39(Case):
             stream, headers = peer.request(STREAM, self.boxd.token)
             if not peer.send(headers, frame(WINDOW_UPDATE, 0, stream, struct.pack(">I", 0))):
                 break
-        self.assertTrue(peer.ends_within(3))
+        self.assertTrue(peer.ends_within(15))
 
     def test_continuation_without_end(self):
         peer = self.raw()
@@ -110,7 +110,7 @@ class Row39(Case):
         for i in range(2000):
             if not peer.send(frame(CONTINUATION, 0, 1, peer.encoder.encode([(f"x-{i}", "y" * 50)]))):
                 break
-        self.assertTrue(peer.ends_within(3))
+        self.assertTrue(peer.ends_within(15))
 
     def test_hpack_bomb(self):
         peer = self.raw()
