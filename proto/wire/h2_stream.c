@@ -180,8 +180,7 @@ static void submit_response(box_h2_stream *s, const h2_block *block, bool with_d
 
 static void send_headers(box_h2_stream *s)
 {
-    if (s->headers == NULL)
-        box_h2_set_headers(s, NULL);
+    assert(s->headers != NULL); /* box_h2_message made them */
     submit_response(s, s->headers, true);
     free(s->headers);
     s->headers = NULL;
