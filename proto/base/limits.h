@@ -274,6 +274,8 @@
 #define BOX_WARDEN_CREATE_SECONDS  60
 #define BOX_WARDEN_DESTROY_SECONDS 30
 #define BOX_WARDEN_ASK_SECONDS     10
+/* How long GetSession waits for numbers, sending included: then it answers without them. */
+#define BOX_WARDEN_USAGE_MS 1000
 /* Requests that wait for one warden. */
 #define BOX_WARDEN_MAX_REQUESTS 4096
 /* Of one tenant: how many it is asked at once, fewer than BOX_WARDEN_MAX_HELPERS, so that others

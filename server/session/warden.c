@@ -110,8 +110,7 @@ void box_warden_flush(box_warden *w)
             break;
         box_list_remove(&r->link);
         box_closep(&r->fd);
-        r->timer = box_timer_new(w->loop, box_warden_request_timed_out, r);
-        box_timer_set(r->timer, box_time_add(box_loop_now(w->loop), r->timeout_ns));
+        box_warden_request_start_timer(r);
     }
     if (rc < 0 && err.sys_errno != EAGAIN && err.sys_errno != ETOOMANYREFS) {
         go_down(w, "the connection to its warden broke");

@@ -82,7 +82,7 @@ box_warden_request *box_warden_request_new(box_warden *w, box_warden_type type, 
 void box_warden_request_free(box_warden_request *r);
 /* It leaves the warden's tables; its reply, filled in, goes to whoever asked. */
 void box_warden_request_end(box_warden_request *r);
-/* Of a timer; arg: the request. */
-void box_warden_request_timed_out(void *arg);
+/* From now on it is answered within timeout_ns; once. */
+void box_warden_request_start_timer(box_warden_request *r);
 /* Ends all that were sent or wait with BACKEND_UNAVAILABLE. */
 void box_warden_fail_all(box_warden *w, const char *what);

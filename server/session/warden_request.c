@@ -36,6 +36,8 @@ static uint64_t timeout_of(box_warden_type type)
     case BOX_WARDEN_DESTROY:
     case BOX_WARDEN_SWEEP:
         return BOX_WARDEN_DESTROY_SECONDS * BOX_SECOND;
+    case BOX_WARDEN_USAGE:
+        return BOX_WARDEN_USAGE_MS * BOX_MS;
     default:
         return BOX_WARDEN_ASK_SECONDS * BOX_SECOND;
     }
@@ -165,7 +167,7 @@ static void unavailable(const box_warden *w, box_error *err, const char *what)
     err->retry_ms = 1000;
 }
 
-void box_warden_request_timed_out(void *arg)
+static void timed_out(void *arg)
 {
     box_warden_request *r = arg;
     box_warden *w = r->warden;
@@ -174,6 +176,15 @@ void box_warden_request_timed_out(void *arg)
     box_warden_request_end(r);
     if (w->phase != BOX_WARDEN_DOWN)
         box_warden_flush(w); /* the next of its tenant */
+}
+
+void box_warden_request_start_timer(box_warden_request *r)
+{
+    box_loop *loop = r->warden->loop;
+    if (r->timer != NULL)
+        return;
+    r->timer = box_timer_new(loop, timed_out, r);
+    box_timer_set(r->timer, box_time_add(box_loop_now(loop), r->timeout_ns));
 }
 
 void box_warden_fail_all(box_warden *w, const char *what)
@@ -221,6 +232,8 @@ static void submit(void *arg)
         box_warden_request_end(r);
         return;
     }
+    if (r->type == BOX_WARDEN_USAGE)
+        box_warden_request_start_timer(r); /* behind slow creates it would wait for minutes */
     if (group_enter(r))
         box_warden_flush(w);
 }

@@ -49,6 +49,7 @@ typedef struct fake_warden {
     /* told by the test */
     bool hang_create;
     bool hang_destroy;
+    bool hang_usage;
     bool hang_start;  /* STARTED never comes */
     bool mute_agent;  /* no HELLO */
     bool lying_agent; /* answers HELLO with rubbish */

@@ -425,6 +425,57 @@ static void an_agent_that_says_nothing_fails_the_create(void **state)
     assert_int_equal(fake_warden_count(&r->warden), 0);
 }
 
+typedef struct numbers {
+    bool came;
+    bool measured;
+} numbers;
+
+static void numbers_came(void *arg, const box_session_info *info, const box_session_usage *usage,
+                         const box_error *err)
+{
+    numbers *n = arg;
+    assert_null(err);
+    assert_string_equal(info->id, "s");
+    n->came = true;
+    n->measured = usage->measured;
+}
+
+static numbers numbers_of(rig *r, uint64_t wait_ns)
+{
+    numbers n = {0};
+    box_session_get_usage(r->all, "t", "s", numbers_came, &n);
+    rig_settle(r);
+    rig_wait(r, wait_ns);
+    return n;
+}
+
+static void a_session_is_shown_without_numbers_when_its_warden_does_not_answer(void **state)
+{
+    enum { HUNG = 8 /* more than one tenant may have under way */ };
+    rig *r = *state;
+    answer a, hung[HUNG] = {{0}};
+    rig_create(r, &a, "s", NULL);
+    answer_free(&a);
+    numbers n = numbers_of(r, 0);
+    assert_true(n.came && n.measured);
+    r->warden.hang_usage = true;
+    n = numbers_of(r, BOX_WARDEN_USAGE_MS * BOX_MS + BOX_SECOND);
+    assert_true(n.came && !n.measured);
+    r->warden.hang_usage = false;
+    r->warden.hang_create = true;
+    for (int i = 0; i < HUNG; i++) {
+        char id[8];
+        (void)snprintf(id, sizeof id, "h%d", i);
+        rig_create(r, &hung[i], id, NULL);
+    }
+    n = numbers_of(r, BOX_WARDEN_USAGE_MS * BOX_MS + BOX_SECOND);
+    assert_true(n.came && !n.measured);
+    r->warden.hang_create = false;
+    rig_wait(r, 180 * BOX_SECOND);
+    for (int i = 0; i < HUNG; i++)
+        answer_free(&hung[i]);
+}
+
 static void a_create_that_is_never_answered_ends_and_is_cleaned_up(void **state)
 {
     rig *r = *state;
@@ -863,6 +914,7 @@ int main(void)
         TEST(a_command_that_ignores_the_kill_does_not_hold_up_the_stop),
         TEST(stopping_while_it_starts_removes_what_was_made),
         TEST(an_agent_that_says_nothing_fails_the_create),
+        TEST(a_session_is_shown_without_numbers_when_its_warden_does_not_answer),
         TEST(a_create_that_is_never_answered_ends_and_is_cleaned_up),
         TEST(a_refusal_of_the_warden_is_the_answer),
         TEST(without_a_warden_the_error_says_what_to_do),
