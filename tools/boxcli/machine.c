@@ -79,7 +79,8 @@ bool machine_parse_mount(const char *line, machine_mount *out)
 int machine_in_child(int (*work)(void))
 {
     int status = 0;
-    pid_t pid = fork(); /* boxcli has no threads */
+    (void)fflush(stdout); /* what waits there is not the child's too */
+    pid_t pid = fork();   /* boxcli has no threads */
     if (pid == 0)
         _exit(work());
     if (pid < 0)
