@@ -35,30 +35,40 @@ static int on_begin_headers(nghttp2_session *session, const nghttp2_frame *frame
     }
     h->receiving = s;
     box_h2_guard_block(h);
+    box_h2_rules_begin(&h->rules, is_request);
     return 0;
+}
+
+static void reset_malformed(box_h2 *h, int32_t id)
+{
+    box_h2_check(
+        h, nghttp2_submit_rst_stream(h->session, NGHTTP2_FLAG_NONE, id, NGHTTP2_PROTOCOL_ERROR));
 }
 
 static int on_header(nghttp2_session *session, const nghttp2_frame *frame, nghttp2_rcbuf *name,
                      nghttp2_rcbuf *value, uint8_t flags, void *arg)
 {
-    (void)session, (void)frame, (void)flags;
+    (void)session, (void)flags;
     box_h2 *h = arg;
-    size_t bytes = nghttp2_rcbuf_get_buf(name).len + nghttp2_rcbuf_get_buf(value).len;
-    if (!box_h2_guard_field(h, bytes + H2_FIELD_OVERHEAD))
+    nghttp2_vec n = nghttp2_rcbuf_get_buf(name), v = nghttp2_rcbuf_get_buf(value);
+    if (!box_h2_guard_field(h, n.len + v.len + H2_FIELD_OVERHEAD))
         return NGHTTP2_ERR_CALLBACK_FAILURE;
+    if (h->config.server && !box_h2_rules_field(&h->rules, n, v)) {
+        reset_malformed(h, frame->hd.stream_id);
+        return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
+    }
     if (h->receiving != NULL)
         box_h2_head_field(&h->receiving->head, name, value);
     return 0;
 }
 
-/* A field name or value that HTTP/2 does not allow makes the message malformed (RFC 9113, 8.2.1);
- * nghttp2 would only leave it out. */
+/* Client: a field name or value that HTTP/2 does not allow makes the message malformed (RFC 9113,
+ * 8.2.1); nghttp2 would only leave it out. */
 static int on_invalid_header(nghttp2_session *session, const nghttp2_frame *frame,
                              nghttp2_rcbuf *name, nghttp2_rcbuf *value, uint8_t flags, void *arg)
 {
-    (void)name, (void)value, (void)flags;
-    box_h2_check(arg, nghttp2_submit_rst_stream(session, NGHTTP2_FLAG_NONE, frame->hd.stream_id,
-                                                NGHTTP2_PROTOCOL_ERROR));
+    (void)session, (void)name, (void)value, (void)flags;
+    reset_malformed(arg, frame->hd.stream_id);
     return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
 }
 
@@ -77,8 +87,13 @@ static void headers_came(box_h2 *h, box_h2_stream *s, const nghttp2_frame *frame
         box_h2_head_response(s, is_end);
         return;
     }
+    if (!box_h2_rules_end(&h->rules, is_end) || (s->expected_bytes > 0 && is_end)) {
+        reset_malformed(h, s->id);
+        return;
+    }
     if (frame->headers.cat == NGHTTP2_HCAT_REQUEST) {
         s->remote_end = is_end;
+        s->expected_bytes = h->rules.content_length;
         take_turns(h, s->id);
         box_h2_head_request(s);
     }
@@ -91,6 +106,10 @@ static void data_ended(box_h2 *h, box_h2_stream *s)
 {
     if (!h->config.server) {
         box_h2_head_missing(s);
+        return;
+    }
+    if (s->expected_bytes > 0) {
+        reset_malformed(h, s->id);
         return;
     }
     s->remote_end = true;
@@ -166,6 +185,13 @@ static int on_data_chunk(nghttp2_session *session, uint8_t flags, int32_t id, co
         return 0;
     }
     box_h2_check(arg, nghttp2_session_consume_connection(session, len));
+    if (s->expected_bytes >= 0) {
+        s->expected_bytes -= (int64_t)len;
+        if (s->expected_bytes < 0) {
+            reset_malformed(arg, id);
+            box_h2_input_drop(s); /* more of the frame may follow */
+        }
+    }
     box_h2_input_data(s, data, len);
     return 0;
 }

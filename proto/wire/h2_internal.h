@@ -6,6 +6,7 @@
  *   h2_input.c    message framing, pausing, giving window back
  *   h2_compress.c which messages are compressed
  *   h2_headers.c  header blocks that come
+ *   h2_rules.c    which requests are malformed
  *   h2_fields.c   header blocks that go
  *   h2_closed.c   frames on streams that are over
  *   h2_codes.c    HTTP's own status and reset codes
@@ -97,10 +98,11 @@ struct box_h2_stream {
     uint8_t prefix[H2_PREFIX];
     uint8_t prefix_len;
     uint32_t message_len;
-    box_buf partial;    /* a message that came in pieces */
-    box_buf held;       /* raw bytes that came while paused */
-    size_t plain_bytes; /* of the unwanted body of a request that is no gRPC */
-    size_t debt;        /* bytes taken whose window was not given back yet */
+    int64_t expected_bytes; /* server: of content-length that did not come yet; -1: not said */
+    box_buf partial;        /* a message that came in pieces */
+    box_buf held;           /* raw bytes that came while paused */
+    size_t plain_bytes;     /* of the unwanted body of a request that is no gRPC */
+    size_t debt;            /* bytes taken whose window was not given back yet */
     /* out */
     box_buf out;
     h2_block *headers; /* server: initial metadata, until sent */
@@ -137,6 +139,14 @@ typedef struct h2_closed {
     size_t skip; /* bytes until the next frame's head */
 } h2_closed;
 
+/* Server: of the header block that comes (h2_rules.c). */
+typedef struct h2_rules {
+    bool is_request;
+    bool fields_began;      /* one that is no pseudo-header came */
+    unsigned seen;          /* fields that may come once */
+    int64_t content_length; /* -1: not said */
+} h2_rules;
+
 struct box_h2 {
     nghttp2_session *session;
     box_h2_config config;
@@ -160,6 +170,7 @@ struct box_h2 {
     const char *drain_text; /* of the second GOAWAY, or NULL */
     h2_guard guard;
     h2_closed closed;
+    h2_rules rules;
     box_error why; /* of is_broken or is_closing */
 };
 
@@ -181,6 +192,11 @@ extern const uint8_t box_h2_drain_ping[8];
 size_t box_h2_closed_scan(box_h2 *h, const uint8_t *data, size_t len);
 /* Nothing may come on that stream any more: the client ended or reset it. */
 void box_h2_closed_add(box_h2 *h, int32_t id, bool by_reset);
+
+/* h2_rules.c: each is false for what is malformed */
+void box_h2_rules_begin(h2_rules *r, bool is_request);
+bool box_h2_rules_field(h2_rules *r, nghttp2_vec name, nghttp2_vec value);
+bool box_h2_rules_end(const h2_rules *r, bool is_end);
 
 /* h2_stream.c */
 box_h2_stream *box_h2_stream_new(box_h2 *h, int32_t id);

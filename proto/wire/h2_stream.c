@@ -10,6 +10,7 @@ box_h2_stream *box_h2_stream_new(box_h2 *h, int32_t id)
     s->h = h;
     s->id = id;
     s->head.grpc_status = -1;
+    s->expected_bytes = -1;
     s->max_message_bytes = h->config.max_message_bytes;
     s->heard_at = h->guard.now;
     box_buf_init(&s->partial, h->config.max_message_bytes);

@@ -52,6 +52,8 @@ typedef enum action {
     DO_UNTIL_FULL,
     DO_NOT_IMPLEMENTED,
     DO_RELEASE,
+    DO_COMPRESS,
+    DO_NOT_COMPRESS,
     N_ACTIONS,
 } action;
 
@@ -228,6 +230,12 @@ static int perform(server *f, box_call *call, action what, box_error *err)
         return BOX_NOT_IMPLEMENTED;
     case DO_RELEASE:
         release(f, call);
+        break;
+    case DO_COMPRESS:
+        box_call_set_compress(call, BOX_COMPRESS_ALWAYS);
+        break;
+    case DO_NOT_COMPRESS:
+        box_call_set_compress(call, BOX_COMPRESS_NEVER);
         break;
     default:
         break;

@@ -2,8 +2,11 @@
 boxd and its warden."""
 
 import os
+import random
 import signal
 import sys
+import threading
+import time
 
 import grpc
 
@@ -345,6 +348,74 @@ class Persistent(OwnServerCase):
         other.stop_boxd()
         self.check(uid, self.client.get(self.sid).total_execs)
         self.gone()
+
+
+class Random(OwnServerCase):
+    """boxd, its warden or both are killed at any moment while persistent sessions come and go."""
+
+    ROUNDS = 10
+
+    def work(self, client, name, known, stop):
+        """Makes, uses and deletes one session again and again. known[name] is what was answered:
+        the uid of one that must be there, None for one that must not, absent: either."""
+        try:
+            while not stop.is_set():
+                known.pop(name, None)
+                uid = client.create(name, persistent=True).uid
+                known[name] = uid
+                client.out(f"echo {uid} >/workspace/uid", name)
+                if random.random() < 0.5:
+                    del known[name]
+                    client.delete(name)
+                    known[name] = None
+        except (grpc.RpcError, ValueError, AssertionError):
+            pass  # it was killed; a closed channel is a ValueError
+
+    def test_what_was_answered_holds(self):
+        names = [f"{self.sid}-{i}" for i in range(4)]
+        for number in range(self.ROUNDS):
+            stop, known = threading.Event(), {}
+            workers = [threading.Thread(target=self.work, args=(self.boxd.client(), name, known,
+                                                                stop)) for name in names]
+            for worker in workers:
+                worker.start()
+            time.sleep(random.random() * 0.3)
+            stop.set()  # those who are between two calls see it; the others are cut off
+            self.crash("boxd")
+            both = number % 2 == 1
+            if both:
+                self.crash("warden")
+            for worker in workers:
+                worker.join()
+            self.client.close()
+            if both:
+                self.boxd.start()
+            else:
+                self.boxd.start_boxd()
+            BoxdCase.client = self.boxd.client()
+            self.check(names, known)
+        for name in names:
+            self.client.delete(name)
+        self.boxd.wait_nothing_left()
+
+    def check(self, names, known):
+        def settled():
+            states = [s.state for s in self.client.sessions.ListSessions(
+                self.pb.session.ListSessionsRequest()).sessions]
+            return self.t.SESSION_STATE_STARTING not in states
+        lib.wait_for(settled, "all are taken over")
+        there = {s.session_id: s for s in self.client.sessions.ListSessions(
+            self.pb.session.ListSessionsRequest()).sessions}
+        for name in names:
+            if name not in known:
+                continue
+            if known[name] is None:
+                self.assertNotIn(name, there, "a deleted one came back")
+            else:
+                self.assertEqual((there[name].uid, there[name].state),
+                                 (known[name], self.t.SESSION_STATE_RUNNING))
+                said = self.client.run("cat /workspace/uid 2>/dev/null", name).stdout_data.decode()
+                self.assertIn(said.strip(), ("", known[name]))  # cut off before it was written
 
 
 if __name__ == "__main__":
