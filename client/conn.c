@@ -80,7 +80,7 @@ static void on_goaway(void *owner)
 {
     box_conn *conn = owner;
     if (box_h2_pinged_too_often(conn->h2) && conn->lane != NULL)
-        conn->channel->keepalive_ns *= 2;
+        box_conn_ask_less(conn);
     leave_lane(conn, NULL);
 }
 

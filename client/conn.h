@@ -54,5 +54,7 @@ void box_conn_open(box_conn *conn);
 box_time box_conn_alive_by(const box_conn *conn);
 /* That time has come. -1: it is gone. */
 int box_conn_check_alive(box_conn *conn, box_time now, box_error *err) BOX_MUST_USE;
+/* The server complained about PINGs: the channel asks half as often, in the end never. */
+void box_conn_ask_less(box_conn *conn);
 /* A byte came. */
 void box_conn_heard(box_conn *conn);

@@ -42,6 +42,12 @@ int box_conn_check_alive(box_conn *conn, box_time now, box_error *err)
     return 0;
 }
 
+void box_conn_ask_less(box_conn *conn)
+{
+    uint64_t *ns = &conn->channel->keepalive_ns;
+    *ns = box_time_add(*ns, *ns);
+}
+
 void box_conn_heard(box_conn *conn)
 {
     conn->heard_at = box_now();

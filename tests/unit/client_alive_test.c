@@ -111,6 +111,19 @@ static void a_program_that_says_how_often_is_obeyed(void **state)
     assert_int_equal(box_conn_alive_by(&f.conn), BOX_TIME_NEVER);
 }
 
+static void a_server_that_complains_for_ever_is_asked_no_more(void **state)
+{
+    (void)state;
+    BOX_AUTO(fixture_done)
+    fixture f = {0};
+    fixture_init(&f, true);
+    box_conn_ask_less(&f.conn);
+    assert_int_equal(seconds(&f), 1040);
+    for (int i = 0; i < 100; i++)
+        box_conn_ask_less(&f.conn);
+    assert_int_equal(box_conn_alive_by(&f.conn), BOX_TIME_NEVER);
+}
+
 static void without_calls_nobody_asks_unless_told_to(void **state)
 {
     (void)state;
@@ -129,6 +142,7 @@ int main(void)
         cmocka_unit_test(a_server_that_only_answers_pings_is_asked_seldom),
         cmocka_unit_test(a_server_that_answers_calls_is_asked_again),
         cmocka_unit_test(a_program_that_says_how_often_is_obeyed),
+        cmocka_unit_test(a_server_that_complains_for_ever_is_asked_no_more),
         cmocka_unit_test(without_calls_nobody_asks_unless_told_to),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
