@@ -125,8 +125,8 @@ static int check_size(const inflation *i, box_error *err)
 static int inflate_all(inflation *i, box_buf *out, box_error *err)
 {
     for (int rv = Z_OK; rv != Z_STREAM_END;) {
-        size_t left = i->max_bytes - i->plain_bytes + 1; /* one more shows that there is more */
-        size_t size = left < PIECE_BYTES ? left : PIECE_BYTES;
+        size_t left = i->max_bytes - i->plain_bytes;
+        size_t size = left < PIECE_BYTES ? left + 1 : PIECE_BYTES; /* 1 shows that there is more */
         uint8_t *room;
         if (box_buf_reserve(out, size, &room, err) < 0)
             return -1;

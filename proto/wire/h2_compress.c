@@ -24,6 +24,7 @@ void box_h2_choose_encoding(box_h2_stream *s)
 bool box_h2_compress(box_h2_stream *s, const uint8_t *data, size_t len, box_buf *out)
 {
     if (s->out_encoding == BOX_IDENTITY || s->compress == BOX_COMPRESS_NEVER ||
+        len > BOX_STREAM_UNSENT_BYTES || /* it is refused anyway */
         (s->compress == BOX_COMPRESS_AUTO && len < BOX_MIN_COMPRESS_BYTES))
         return false;
     box_error err;

@@ -54,7 +54,9 @@ static void deliver(box_h2_stream *s, const uint8_t *data, size_t len)
         s->h->events.message(s->h->owner, s, data, len);
         return;
     }
-    BOX_AUTO(box_buf_done) box_buf plain = {.share = &s->h->memory};
+    BOX_AUTO(box_buf_done) box_buf plain = {0};
+    box_buf_init(&plain, s->max_message_bytes < SIZE_MAX ? s->max_message_bytes + 1 : SIZE_MAX);
+    plain.share = &s->h->memory;
     box_error err;
     if (box_decompress(s->in_encoding, data, len, s->max_message_bytes, &plain, &err) < 0)
         box_h2_stream_fail(s, &err);

@@ -6,6 +6,7 @@
 
 #include <cmocka.h>
 
+#include "base/alloc.h"
 #include "base/limits.h"
 #include "h2_raw.h"
 
@@ -205,6 +206,53 @@ static void the_limit_is_that_of_the_plain_message(void **state)
     feed_packed(100001, 100000, BOX_MESSAGE_SIZE);
 }
 
+enum { LARGE_BYTES = 66 * 1024 * 1024 }; /* above what a box_buf holds by default */
+
+static void make_room(seen *call)
+{
+    call->bytes.max_bytes = LARGE_BYTES;
+}
+
+/* A message in its frames, with its prefix. */
+static void raw_packed(h2_raw *raw, const box_buf *packed)
+{
+    enum { FRAME_BYTES = 16384 };
+    size_t len = box_buf_len(packed);
+    const uint8_t prefix[] = {1, 0, (uint8_t)(len >> 16), (uint8_t)(len >> 8), (uint8_t)len};
+    raw_frame(raw, NGHTTP2_DATA, 0, 1, prefix, sizeof prefix);
+    for (size_t at = 0; at < len; at += FRAME_BYTES)
+        raw_frame(raw, NGHTTP2_DATA, 0, 1, box_buf_data(packed) + at,
+                  len - at < FRAME_BYTES ? len - at : FRAME_BYTES);
+}
+
+static void the_limit_may_be_a_large_one(void **state)
+{
+    (void)state;
+    BOX_AUTO(box_freep) uint8_t *zeros = box_alloc(LARGE_BYTES);
+    BOX_AUTO(box_buf_done) box_buf packed = {0};
+    box_error err;
+    assert_int_equal(box_compress(BOX_GZIP, zeros, LARGE_BYTES, &packed, &err), 0);
+    h2_peer *server = h2_peer_new(true, &(box_h2_config){.max_message_bytes = LARGE_BYTES});
+    server->on_request = make_room;
+    h2_raw raw;
+    raw_init(&raw, true);
+    const raw_field fields[] = {{":method", "POST"},
+                                {":scheme", "https"},
+                                {":path", "/a/b"},
+                                {"te", "trailers"},
+                                {"content-type", "application/grpc"},
+                                {"grpc-encoding", "gzip"},
+                                {0}};
+    raw_headers(&raw, 1, 0, fields);
+    assert_int_equal(raw_exchange(&raw, server, WHOLE), 0);
+    raw_frame(&raw, NGHTTP2_SETTINGS, NGHTTP2_FLAG_ACK, 0, NULL, 0); /* the window is 1 MiB now */
+    raw_packed(&raw, &packed);
+    assert_int_equal(raw_exchange(&raw, server, WHOLE), 0);
+    assert_int_equal(server->seen[0].last_len, LARGE_BYTES);
+    raw_done(&raw);
+    h2_peer_free(server);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -213,6 +261,7 @@ int main(void)
         cmocka_unit_test(one_message_may_be_left_out),
         cmocka_unit_test(the_caller_is_sent_only_what_it_lists),
         cmocka_unit_test(the_limit_is_that_of_the_plain_message),
+        cmocka_unit_test(the_limit_may_be_a_large_one),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
