@@ -249,8 +249,8 @@ void box_lanes_resolved(box_channel *c)
     c->resolution = NULL;
     c->look_again = true;
     if (rc == 0) {
+        set_addresses(c, &found); /* a lane that goes asks for names again: they are new already */
         c->must_resolve = false;
-        set_addresses(c, &found);
         return;
     }
     box_time now = box_now();
