@@ -188,9 +188,9 @@ static int take_place(box_rpc_connection *n, const void *identity, box_error *er
         return 0;
     const char *tenant = rpc->admit.tenant(identity);
     if (!box_tally_add(rpc->tenants, tenant, strlen(tenant))) {
+        int64_t max = box_tally_limit(rpc->tenants);
         (void)box_fail(err, BOX_QUOTA, "the tenant has too many connections");
-        box_error_add(err, "limit", "connections_per_tenant");
-        return -1;
+        return box_error_limit(err, "connections_per_tenant", max, max);
     }
     n->tenant = box_strdup(tenant);
     return 0;

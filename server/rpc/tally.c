@@ -38,6 +38,11 @@ void box_tally_free(box_tally *t)
     free(t);
 }
 
+uint32_t box_tally_limit(const box_tally *t)
+{
+    return t->limit;
+}
+
 bool box_tally_add(box_tally *t, const void *key, size_t len)
 {
     if (t->limit == 0)

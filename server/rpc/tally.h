@@ -11,6 +11,7 @@ typedef struct box_tally box_tally;
 /* limit 0 = none: then nothing is counted. */
 box_tally *box_tally_new(uint32_t limit);
 void box_tally_free(box_tally *t);
+uint32_t box_tally_limit(const box_tally *t);
 
 /* One more of that key; false (and not counted) when there are as many as the limit. Keys that
  * count nothing take no memory. */

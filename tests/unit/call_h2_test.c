@@ -34,7 +34,7 @@ static int admit(void *arg, const box_peer *peer, const char *path, const box_me
 {
     fixture *f = arg;
     (void)path;
-    assert_true(peer->is_unix);
+    assert_non_null(peer->address);
     if (f->refuse)
         return box_fail(err, BOX_UNAUTHENTICATED, "no");
     *identity = box_metadata_get(metadata, "who");
@@ -159,6 +159,7 @@ static int tear_down(void **state)
         box_call_unref(f->call);
     box_h2_free(f->client);
     box_loops_free(f->loops);
+    box_tally_free(f->rpc.tenants);
     assert_int_equal(f->rpc.calls_open, 0);
     free((void *)(uintptr_t)f->rpc.services);
     free(f);
@@ -362,6 +363,44 @@ static void calls_whose_handlers_do_not_let_go_are_counted(void **state)
     assert_int_equal(f->closed, 1); /* this one is open */
 }
 
+static const char *tenant_of(const void *identity)
+{
+    (void)identity;
+    return "ours";
+}
+
+/* TCP: other hosts' connections are counted, this one's own are not. */
+static void a_connection_takes_a_place_of_its_tenant(void **state)
+{
+    fixture *f = *state;
+    const box_peer other_host = {.address = "192.0.2.1:1"};
+    f->rpc.admit.tenant = tenant_of;
+    f->rpc.tenants = box_tally_new(1);
+    box_rpc_connection_end(f->server);
+    f->server =
+        box_rpc_connection_new(&f->rpc, box_loops_get(f->loops, 0), &other_host, note_output, f);
+    assert_true(box_tally_add(f->rpc.tenants, "ours", 4)); /* another connection's */
+    (void)request(f, "/t.S/Bidi", 0, false);
+    assert_int_equal(f->closed, 1);
+    assert_int_equal(f->status.reason, BOX_QUOTA);
+    assert_string_equal(box_error_get(&f->status, "limit"), "connections_per_tenant");
+    assert_string_equal(box_error_get(&f->status, "max"), "1");
+    assert_string_equal(box_error_get(&f->status, "used"), "1");
+    assert_int_equal(f->handler_calls, 0);
+    assert_int_equal(f->releases, 1);
+    assert_false(box_rpc_connection_is_known(f->server));
+
+    box_tally_remove(f->rpc.tenants, "ours", 4);
+    (void)request(f, "/t.S/Bidi", 0, false);
+    box_call_unref(f->call);
+    (void)request(f, "/t.S/Bidi", 0, false); /* the place is the connection's */
+    assert_int_equal(f->closed, 1);
+    assert_false(box_tally_add(f->rpc.tenants, "ours", 4));
+    box_rpc_connection_end(f->server);
+    assert_true(box_tally_add(f->rpc.tenants, "ours", 4));
+    f->server = NULL;
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void)
@@ -376,6 +415,7 @@ int main(void)
         TEST(a_passed_deadline_resets_a_stream_nobody_reads),
         TEST(open_calls_are_asked_about_again),
         TEST(calls_whose_handlers_do_not_let_go_are_counted),
+        TEST(a_connection_takes_a_place_of_its_tenant),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
