@@ -84,7 +84,7 @@ static const box_config_key keys[] = {
      .help = "Clients without a call may PING as often; else once in two hours."},
     {"tls.cert", BOX_CONFIG_STRING, AT(tls_cert),
      .help = "PEM file with the server's certificate chain; without it development certificates "
-             "are made in state_dir."},
+             "are made in state_dir. SIGHUP reads the files of tls again."},
     {"tls.key", BOX_CONFIG_STRING, AT(tls_key), .help = "PEM file with its private key."},
     {"tls.client_ca", BOX_CONFIG_STRING, AT(tls_client_ca),
      .help =

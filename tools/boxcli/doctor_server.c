@@ -235,8 +235,8 @@ static void check_certificate(doctor *d, const doctor_check *check, doctor_row *
     int64_t days = left < 0 ? (left - DAY_SECONDS + 1) / DAY_SECONDS : left / DAY_SECONDS;
     doctor_dates dates = {.days_left = (int)days};
     doctor_judge_dates(row, "the one in use", &dates,
-                       "put a new one where tls.cert says and restart boxd (its own development "
-                       "certificate it renews when it starts)");
+                       "put a new one where tls.cert says, then systemctl reload boxd (its own "
+                       "development certificate it renews when it starts)");
 }
 
 static void check_warnings(doctor *d, const doctor_check *check, doctor_row *row)
