@@ -57,7 +57,7 @@ static const box_config_key keys[] = {
      .number = BOX_DRAIN_SECONDS * (int64_t)BOX_SECOND, .min = 0, .max = 3600 * (int64_t)BOX_SECOND,
      .help =
          "How long running calls may go on after SIGTERM or Shutdown; the process ends within 2 s "
-         "more."},
+         "more, or 12 s where a warden does not answer."},
     {"server.keepalive_time", BOX_CONFIG_DURATION, AT(keepalive_time_ns),
      .number = BOX_KEEPALIVE_SECONDS * (int64_t)BOX_SECOND, .min = 0, .max = DAYS(30),
      .help = "A client that sent nothing for so long gets a PING; 0 is never."},

@@ -137,7 +137,7 @@
 #define BOX_WORKER_THREADS 4
 #define BOX_WORKER_QUEUE   1024
 /* How long SIGTERM waits for running calls before they are cancelled: with what follows, the end
- * comes within 5 s whatever clients do. */
+ * comes within 5 s whatever clients do (BOX_SESSIONS_DRAIN_SECONDS later where a warden hangs). */
 #define BOX_DRAIN_SECONDS 3
 /* Between the two GOAWAYs of a graceful end: a round trip over a long way, so that calls a peer
  * sent before it heard still run (grpc-conformance.md, 105). */

@@ -80,7 +80,7 @@ int machine_in_child(int (*work)(void))
 {
     int status = 0;
     (void)fflush(stdout); /* what waits there is not the child's too */
-    pid_t pid = fork();   /* boxcli has no threads */
+    pid_t pid = fork();
     if (pid == 0)
         _exit(work());
     if (pid < 0)

@@ -27,7 +27,8 @@ typedef struct machine_mount {
 bool machine_parse_mount(const char *line, machine_mount *out);
 
 /* Runs `work` in a child process, which gets its answer (0 to 127) as its exit status; -1 when
- * there was none. */
+ * there was none. It may only make system calls: the client's resolver is a thread (box/channel.h),
+ * and the locks it held stay taken. */
 int machine_in_child(int (*work)(void));
 
 /* The first line that a program writes, ended after timeout_ms at the latest. False when it did not
