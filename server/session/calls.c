@@ -160,6 +160,19 @@ static int update_check(const box_spec *changes, uint32_t fields, box_error *err
     return bad;
 }
 
+static int may_update(const update_call *c, const box_spec *changes, box_error *err)
+{
+    box_session *s = c->session;
+    box_session_state state = box_session_state_now(s, NULL);
+    bool needs_sandbox = (c->fields & LIMITS) != 0;
+    if ((c->fields & BOX_SPEC_IDLE_TTL) &&
+        box_sessions_allow(s->all, changes, s->spec.persistent, err) < 0)
+        return -1;
+    if (state >= BOX_SESSION_STOPPING || (needs_sandbox && state != BOX_SESSION_RUNNING))
+        return box_session_not_running(s, err);
+    return needs_sandbox ? box_backends_check_live(s, err) : 0;
+}
+
 /* A field that is named but not set goes back to the profile's default. */
 static void complete(update_call *c, const box_spec *changes)
 {
@@ -196,14 +209,7 @@ void box_session_update(box_sessions *all, const char *tenant, const char *id,
     update_call *c = box_alloc(sizeof *c);
     *c = (update_call){.session = s, .fields = fields, .done = done, .arg = arg};
     complete(c, changes);
-    box_session_state state = box_session_state_now(s, NULL);
-    if (box_sessions_allow(all, changes, s->spec.persistent, &c->err) < 0)
-        state = 0; /* c->err says it */
-    else if (state >= BOX_SESSION_STOPPING || ((fields & LIMITS) && state != BOX_SESSION_RUNNING))
-        (void)box_session_not_running(s, &c->err); /* c->err says it */
-    else if (fields & LIMITS)
-        BOX_IGNORE(box_backends_check_live(s, &c->err)); /* c->err says it */
-    if (c->err.reason == BOX_NONE && (fields & LIMITS))
+    if (may_update(c, changes, &c->err) == 0 && (fields & LIMITS))
         ask_limits(c);
     else
         box_loop_post(box_loop_current(), update_end, c);

@@ -202,6 +202,12 @@ static void no_idle_end_is_for_those_who_may(void **state)
     rig_settle(&r);
     assert_int_equal(a.error.reason, BOX_PERMISSION);
     answer_free(&a);
+    /* What the mask does not name is not asked for. */
+    box_session_update(r.all, "t", "s", &endless, BOX_SPEC_MAX_PARALLEL_EXECS, answer_done, &a);
+    rig_settle(&r);
+    assert_int_equal(a.error.reason, BOX_NONE);
+    assert_int_equal(a.info.spec.idle_ttl_ns, BOX_SESSION_IDLE_SECONDS * BOX_SECOND);
+    answer_free(&a);
     assert_int_equal(create(&r, "t", "p", &both), BOX_NONE);
     rig_done(&r);
 }
