@@ -141,6 +141,9 @@ static void floods_are_ended_and_large_outputs_cut(void **state)
     (void)completed(&f, "");
     f.answer.stdout_data = (ProtobufCBinaryData){DRILL_OUTPUT_BYTES, (uint8_t *)large};
     drill_judge_kept(&f.answer, &f.out);
+    expect(&f, DRILL_BROKEN, "bytes were counted");
+    f.verdict.stdout_report->total_bytes = DRILL_LARGE_BYTES;
+    drill_judge_kept(&f.answer, &f.out);
     expect(&f, DRILL_HELD, "65536 of");
     f.answer.stdout_data.len++;
     drill_judge_kept(&f.answer, &f.out);

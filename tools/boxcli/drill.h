@@ -48,6 +48,7 @@ struct drill_attack {
 #define DRILL_CPU_MILLIS      500
 #define DRILL_TIMEOUT_MS      20000
 #define DRILL_OUTPUT_BYTES    65536
+#define DRILL_LARGE_BYTES     (20 * 1024 * 1024) /* attacks/output_large.sh */
 
 /* One table a file; drill.c joins them. Each ends with a zeroed row. */
 extern const drill_attack drill_resource_attacks[];

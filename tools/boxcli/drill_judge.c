@@ -124,6 +124,8 @@ void drill_judge_kept(const Box__V1__ExecResponse *answer, drill_outcome *out)
         unexpected(answer, out);
     else if (answer->stdout_data.len > DRILL_OUTPUT_BYTES)
         drill_broken(out, "%zu bytes were kept", answer->stdout_data.len);
+    else if (report->total_bytes != DRILL_LARGE_BYTES)
+        drill_broken(out, "%lld bytes were counted", (long long)report->total_bytes);
     else
         drill_held(out, "%zu of %lld bytes were kept", answer->stdout_data.len,
                    (long long)report->total_bytes);
