@@ -74,6 +74,16 @@ static bool has_server(const doctor *d, doctor_row *row)
     return d->server.reached;
 }
 
+/* The same where GetStatus has not answered. */
+static bool has_status(const doctor *d, doctor_row *row)
+{
+    if (!has_server(d, row))
+        return false;
+    if (d->server.status == NULL)
+        no_answer(d, row, &d->server.status_why);
+    return d->server.status != NULL;
+}
+
 static void check_boxd(doctor *d, const doctor_check *check, doctor_row *row)
 {
     (void)check;
@@ -90,11 +100,9 @@ static void check_version(doctor *d, const doctor_check *check, doctor_row *row)
 {
     (void)check;
     const doctor_server *s = &d->server;
-    if (!has_server(d, row))
+    if (!has_status(d, row))
         return;
-    if (s->status == NULL) {
-        no_answer(d, row, &s->status_why);
-    } else if (strcmp(s->status->version, BOX_VERSION) == 0) {
+    if (strcmp(s->status->version, BOX_VERSION) == 0) {
         doctor_ok(row, "boxd and boxcli are both %s", BOX_VERSION);
     } else {
         doctor_warn(row, "boxd is %s, boxcli is %s", s->status->version, BOX_VERSION);
@@ -219,12 +227,8 @@ static void check_certificate(doctor *d, const doctor_check *check, doctor_row *
 {
     (void)check;
     const doctor_server *s = &d->server;
-    if (!has_server(d, row))
+    if (!has_status(d, row))
         return;
-    if (s->status == NULL) {
-        no_answer(d, row, &s->status_why);
-        return;
-    }
     if (s->status->server == NULL || s->status->server->certificate_expires_at == NULL) {
         doctor_skip(row, s->status->server == NULL ? "only with scope admin.read"
                                                    : "the server has none");
@@ -243,11 +247,9 @@ static void check_warnings(doctor *d, const doctor_check *check, doctor_row *row
 {
     (void)check;
     const doctor_server *s = &d->server;
-    if (!has_server(d, row))
+    if (!has_status(d, row))
         return;
-    if (s->status == NULL) {
-        no_answer(d, row, &s->status_why);
-    } else if (s->status->n_warnings == 0) {
+    if (s->status->n_warnings == 0) {
         doctor_ok(row, "none");
     } else {
         doctor_warn(row, "%s%s", s->status->warnings[0],
