@@ -8,32 +8,8 @@
 
 enum { END = NGHTTP2_FLAG_END_STREAM };
 
-typedef struct fixture {
-    h2_peer *server;
-    h2_raw raw;
-} fixture;
-
-static void answer(seen *call)
-{
-    box_h2_finish(call->s, NULL, NULL);
-}
-
-static fixture fixture_new(void)
-{
-    fixture f = {.server = h2_peer_new(true, NULL)};
-    raw_init(&f.raw, true);
-    f.server->on_half_close = answer;
-    return f;
-}
-
-static void fixture_done(fixture *f)
-{
-    raw_done(&f->raw);
-    h2_peer_free(f->server);
-}
-
 /* A whole call, to its end. */
-static void call(fixture *f, uint32_t id, size_t chunk)
+static void call(raw_pair *f, uint32_t id, size_t chunk)
 {
     raw_request(&f->raw, id, "/a/b");
     RAW_DATA(&f->raw, id, END, "\0\0\0\0\0");
@@ -41,7 +17,7 @@ static void call(fixture *f, uint32_t id, size_t chunk)
     assert_true(raw_get(&f->raw, id)->ended);
 }
 
-static void expect_end(fixture *f, uint32_t code, size_t chunk)
+static void expect_end(raw_pair *f, uint32_t code, size_t chunk)
 {
     assert_int_equal(raw_exchange(&f->raw, f->server, chunk), -1);
     assert_int_equal(f->raw.n_goaway, 1);
@@ -55,7 +31,7 @@ static void a_frame_on_a_stream_that_ended_ends_the_connection(void **state)
     (void)state;
     for (size_t i = 0; i < BOX_COUNT(chunks); i++) {
         for (unsigned headers = 0; headers < 2; headers++) {
-            BOX_AUTO(fixture_done) fixture f = fixture_new();
+            BOX_AUTO(raw_pair_done) raw_pair f = raw_pair_new();
             call(&f, 1, chunks[i]);
             call(&f, 3, chunks[i]);
             if (headers == 1)
@@ -72,7 +48,7 @@ static void a_frame_after_the_clients_reset_is_answered_with_one(void **state)
     (void)state;
     const uint8_t cancel[4] = {0, 0, 0, NGHTTP2_CANCEL};
     for (size_t i = 0; i < BOX_COUNT(chunks); i++) {
-        BOX_AUTO(fixture_done) fixture f = fixture_new();
+        BOX_AUTO(raw_pair_done) raw_pair f = raw_pair_new();
         raw_request(&f.raw, 1, "/a/b");
         raw_frame(&f.raw, NGHTTP2_RST_STREAM, 0, 1, cancel, sizeof cancel);
         RAW_DATA(&f.raw, 1, 0, "\0\0\0\0\0");
@@ -94,7 +70,7 @@ static void refuse(seen *call)
 static void what_comes_after_our_reset_is_ignored(void **state)
 {
     (void)state;
-    BOX_AUTO(fixture_done) fixture f = fixture_new();
+    BOX_AUTO(raw_pair_done) raw_pair f = raw_pair_new();
     f.server->on_request = refuse;
     raw_request(&f.raw, 1, "/a/b");
     assert_int_equal(raw_exchange(&f.raw, f.server, WHOLE), 0);
@@ -110,7 +86,7 @@ static void a_number_that_was_left_out_cannot_be_used_later(void **state)
 {
     (void)state;
     for (size_t i = 0; i < BOX_COUNT(chunks); i++) {
-        BOX_AUTO(fixture_done) fixture f = fixture_new();
+        BOX_AUTO(raw_pair_done) raw_pair f = raw_pair_new();
         call(&f, 1, chunks[i]);
         call(&f, 7, chunks[i]);
         raw_request(&f.raw, 5, "/a/b");
@@ -122,7 +98,7 @@ static void a_priority_of_stream_0_ends_the_connection(void **state)
 {
     (void)state;
     const uint8_t priority[5] = {0, 0, 0, 1, 16};
-    BOX_AUTO(fixture_done) fixture f = fixture_new();
+    BOX_AUTO(raw_pair_done) raw_pair f = raw_pair_new();
     raw_frame(&f.raw, NGHTTP2_PRIORITY, 0, 1, priority, sizeof priority);
     call(&f, 1, 1);
     raw_frame(&f.raw, NGHTTP2_PRIORITY, 0, 0, priority, sizeof priority);
@@ -132,7 +108,7 @@ static void a_priority_of_stream_0_ends_the_connection(void **state)
 static void many_streams_later_the_connection_still_works(void **state)
 {
     (void)state;
-    BOX_AUTO(fixture_done) fixture f = fixture_new();
+    BOX_AUTO(raw_pair_done) raw_pair f = raw_pair_new();
     for (uint32_t id = 1; id < 200; id += 2)
         call(&f, id, WHOLE);
     RAW_DATA(&f.raw, 1, 0, "x"); /* forgotten, so it is ignored */

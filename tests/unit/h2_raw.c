@@ -205,3 +205,22 @@ int raw_exchange(h2_raw *r, h2_peer *core, size_t chunk)
     parse(r);
     return rc;
 }
+
+static void answer(seen *call)
+{
+    box_h2_finish(call->s, NULL, NULL);
+}
+
+raw_pair raw_pair_new(void)
+{
+    raw_pair p = {.server = h2_peer_new(true, NULL)};
+    raw_init(&p.raw, true);
+    p.server->on_half_close = answer;
+    return p;
+}
+
+void raw_pair_done(raw_pair *p)
+{
+    raw_done(&p->raw);
+    h2_peer_free(p->server);
+}

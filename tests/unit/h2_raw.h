@@ -53,3 +53,12 @@ int raw_exchange(h2_raw *r, h2_peer *core, size_t chunk);
 raw_stream *raw_get(h2_raw *r, uint32_t id);
 /* Does a block of the stream have that field line? */
 bool raw_has(h2_raw *r, uint32_t id, const char *line);
+
+/* A server that answers each call with OK at its half-close, and who calls it. */
+typedef struct raw_pair {
+    h2_peer *server;
+    h2_raw raw;
+} raw_pair;
+
+raw_pair raw_pair_new(void);
+void raw_pair_done(raw_pair *p);

@@ -9,31 +9,7 @@
 
 enum { END = NGHTTP2_FLAG_END_STREAM, MAX_FIELDS = 12 };
 
-typedef struct fixture {
-    h2_peer *server;
-    h2_raw raw;
-} fixture;
-
-static void answer(seen *call)
-{
-    box_h2_finish(call->s, NULL, NULL);
-}
-
-static fixture fixture_new(void)
-{
-    fixture f = {.server = h2_peer_new(true, NULL)};
-    raw_init(&f.raw, true);
-    f.server->on_half_close = answer;
-    return f;
-}
-
-static void fixture_done(fixture *f)
-{
-    raw_done(&f->raw);
-    h2_peer_free(f->server);
-}
-
-static void expect_alive(fixture *f, uint32_t id)
+static void expect_alive(raw_pair *f, uint32_t id)
 {
     raw_request(&f->raw, id, "/a/b");
     RAW_DATA(&f->raw, id, END, "\0\0\0\0\0");
@@ -131,7 +107,7 @@ static void malformed_requests_do_not(void **state)
     }
 }
 
-static void headers_of(fixture *f, uint32_t id, uint8_t flags, const char *length)
+static void headers_of(raw_pair *f, uint32_t id, uint8_t flags, const char *length)
 {
     const raw_field fields[] = {LINE,
                                 {"te", "trailers"},
@@ -153,7 +129,7 @@ static void a_body_of_another_length_is_reset(void **state)
     const size_t chunks[] = {1, WHOLE};
     for (size_t c = 0; c < BOX_COUNT(chunks); c++) {
         for (size_t i = 0; i < BOX_COUNT(rows); i++) {
-            BOX_AUTO(fixture_done) fixture f = fixture_new();
+            BOX_AUTO(raw_pair_done) raw_pair f = raw_pair_new();
             headers_of(&f, 1, 0, rows[i].length);
             for (unsigned n = 0; n < rows[i].frames; n++)
                 RAW_DATA(&f.raw, 1, 0, "\0\0\0\0\1x");
@@ -172,7 +148,7 @@ static void a_body_of_another_length_is_reset(void **state)
 static void a_body_that_never_begins_is_reset(void **state)
 {
     (void)state;
-    BOX_AUTO(fixture_done) fixture f = fixture_new();
+    BOX_AUTO(raw_pair_done) raw_pair f = raw_pair_new();
     headers_of(&f, 1, END, "5");
     assert_int_equal(raw_exchange(&f.raw, f.server, WHOLE), 0);
     assert_int_equal(raw_get(&f.raw, 1)->rst, NGHTTP2_PROTOCOL_ERROR);
@@ -189,7 +165,7 @@ static void trailers_end_the_request_and_have_no_pseudo_headers(void **state)
         bool good;
     } rows[] = {{"x", END, true}, {"x", 0, false}, {":path", END, false}, {"te", END, false}};
     for (size_t i = 0; i < BOX_COUNT(rows); i++) {
-        BOX_AUTO(fixture_done) fixture f = fixture_new();
+        BOX_AUTO(raw_pair_done) raw_pair f = raw_pair_new();
         raw_request(&f.raw, 1, "/a/b");
         RAW_DATA(&f.raw, 1, 0, "\0\0\0\0\1x");
         raw_headers(&f.raw, 1, rows[i].flags, (const raw_field[]){{rows[i].name, "1"}, {0}});
