@@ -23,6 +23,7 @@ typedef struct box_server_config {
     bool health_needs_token;
     bool reflection;
     bool require_init;
+    bool permit_ping_without_calls; /* box_net_limits */
     int64_t max_message_bytes;
     int64_t loops; /* 0 = one a core */
     int64_t workers;
@@ -32,8 +33,7 @@ typedef struct box_server_config {
     uint64_t max_age_ns;
     uint64_t max_age_grace_ns;
     uint64_t max_idle_ns;
-    uint64_t ping_min_interval_ns; /* this and the next: box_net_limits, as limits.connections... */
-    bool permit_ping_without_calls;
+    uint64_t ping_min_interval_ns; /* box_net_limits, as limits.connections... */
 
     char *tls_cert; /* with tls_key, or both NULL: development certificates */
     char *tls_key;

@@ -89,13 +89,12 @@ void box_tls_keeper_reload(box_tls_keeper *k)
     k->again = k->reloading;
     if (k->reloading || k->config.tls == NULL)
         return;
-    k->reloading = true;
-    k->refs++;
-    if (box_loop_offload(k->loop, reload_run, reload_done, k, &err) == 0)
+    if (box_loop_offload(k->loop, reload_run, reload_done, k, &err) < 0) {
+        box_log(BOX_ERROR, "tls.reload_failed", BOX_ERR(&err));
         return;
-    box_log(BOX_ERROR, "tls.reload_failed", BOX_ERR(&err));
-    k->reloading = false;
-    unref(k);
+    }
+    k->reloading = true; /* reload_done comes in a later turn */
+    k->refs++;
 }
 
 void box_tls_keeper_free(box_tls_keeper *k)
