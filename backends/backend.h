@@ -48,6 +48,9 @@ typedef struct box_journal {
 typedef struct box_backend_ops {
     const char *name;   /* in the config file and in CreateSessionRequest.spec.backend */
     uint32_t isolation; /* box_warden_hello.isolation */
+    /* The process behind fds->pidfd is the init of a pid namespace that holds all of the sandbox:
+     * the warden kills it by itself, before destroy, and its end is that of them all. */
+    bool pid1_is_all;
     /* Probes the host for real (a write, a mount, a clone): the guarantees it can give, and one
      * line. Runs once, in the warden itself. */
     int (*open)(const struct box_warden_config *config, box_backend **out, uint32_t *guarantees,

@@ -349,6 +349,7 @@ static int namespace_open(const struct box_warden_config *config, box_backend **
 const box_backend_ops box_namespace_ops = {
     .name = "namespace",
     .isolation = 1, /* process */
+    .pid1_is_all = true,
     .open = namespace_open,
     .close = namespace_close,
     .create = namespace_create,

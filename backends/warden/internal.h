@@ -83,7 +83,7 @@ typedef struct warden_sweep {
     box_error error; /* the first */
 } warden_sweep;
 
-/* Somebody who is told when a sandbox is gone: a DESTROY, or a share of a sweep. */
+/* Somebody who is told when a sandbox is dead (a DESTROY) or gone (a share of a sweep). */
 typedef struct warden_waiter {
     box_list link;
     uint64_t conn;
@@ -103,6 +103,7 @@ typedef struct warden_sandbox {
     sandbox_state state;
     bool busy;        /* a helper works on it */
     bool owns_uids;   /* its range is marked as taken */
+    bool dead;        /* no process of it lives: DESTROY is answered, the rest goes behind it */
     bool tell_exited; /* boxd gets EXITED when it is gone */
     int status;       /* wait status of PID 1, -1 = not known */
     uint64_t conn;    /* serial of the connection that created or kept it */
@@ -137,7 +138,7 @@ struct box_warden {
     size_t n_retries; /* sandboxes with retry_at */
     bool strangers;   /* a helper ended: what it left may wait to be reaped */
     box_time next_tick;
-    bool stopping; /* SIGTERM: no new requests, running helpers end */
+    bool stopping; /* SIGTERM: no new requests; running helpers and removals end, until remove_by */
     bool removing; /* the private boxd is gone: everything goes */
     box_time remove_by;
 };
@@ -190,7 +191,8 @@ int box_warden_sandbox_add(box_warden *w, const box_uid *uid, const box_uid *ins
 void box_warden_sandbox_restore(void *warden, const box_sandbox_record *record);
 /* Queues its destroy unless that is under way. */
 void box_warden_sandbox_end(box_warden *w, warden_sandbox *s);
-/* Adds somebody to be told; ends it. */
+/* Adds somebody to be told: a DESTROY when its processes are dead, a sweep when nothing of it is
+ * left; ends it. */
 void box_warden_sandbox_end_for(box_warden *w, warden_sandbox *s, uint64_t conn, uint64_t id,
                                 warden_sweep *sweep);
 void box_warden_sandboxes_sweep(box_warden *w, const warden_conn *c, uint64_t id);

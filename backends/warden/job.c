@@ -205,11 +205,14 @@ static int start(box_warden *w, warden_job *job, box_error *err)
     return 0;
 }
 
+/* One that ends begins nothing, but what DESTROY has answered for it still removes. */
 static warden_job *next_ready(const box_warden *w)
 {
+    if (w->stopping && box_now() >= w->remove_by)
+        return NULL;
     for (box_list *at = w->queue.next; at != &w->queue; at = at->next) {
         warden_job *job = BOX_CONTAINER(at, warden_job, link);
-        if (!job->sandbox->busy)
+        if (!job->sandbox->busy && (!w->stopping || job->kind == JOB_DESTROY))
             return job;
     }
     return NULL;
@@ -244,7 +247,7 @@ static void kill_late(box_warden *w)
 void box_warden_jobs_pump(box_warden *w)
 {
     kill_late(w);
-    while (w->n_running < BOX_WARDEN_MAX_HELPERS && !w->stopping) {
+    while (w->n_running < BOX_WARDEN_MAX_HELPERS) {
         warden_job *job = next_ready(w);
         if (job == NULL)
             return;

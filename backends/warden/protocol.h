@@ -26,9 +26,12 @@ enum {
 };
 
 typedef enum box_warden_type {
-    BOX_WARDEN_HELLO = 1,   /* both */
-    BOX_WARDEN_CREATE = 2,  /* descriptor: the agent's listening socket */
-    BOX_WARDEN_DESTROY = 3, /* kill, unmount, remove; answered when nothing of it is left */
+    BOX_WARDEN_HELLO = 1,  /* both */
+    BOX_WARDEN_CREATE = 2, /* descriptor: the agent's listening socket */
+    /* Kill, unmount, remove. Answered when none of its processes lives where the backend can tell
+     * (else when nothing of it is left); what is left is removed behind the answer, by the next
+     * warden if need be. */
+    BOX_WARDEN_DESTROY = 3,
     BOX_WARDEN_ALIVE = 4,
     BOX_WARDEN_LIMITS = 5, /* live memory, pids, cpu */
     BOX_WARDEN_USAGE = 6,

@@ -1,7 +1,9 @@
 /* The table of sandboxes, and what happens to one. */
 #include <assert.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/epoll.h>
+#include <sys/pidfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -90,11 +92,20 @@ void box_warden_sandbox_free(box_warden *w, warden_sandbox *s)
 
 /* --- the end ---------------------------------------------------------------------------------- */
 
+/* Whoever waits for the end of its processes does not wait for a helper too: killing never blocks.
+ * The helper lifts what would slow the dying, and looks again. */
+static void kill_now(const box_warden *w, const warden_sandbox *s)
+{
+    if (w->ops->pid1_is_all && s->pid.fd >= 0)
+        (void)pidfd_send_signal(s->pid.fd, SIGKILL, NULL, 0); /* it may have ended */
+}
+
 void box_warden_sandbox_end(box_warden *w, warden_sandbox *s)
 {
     if (s->state == SANDBOX_ENDING)
         return;
     s->state = SANDBOX_ENDING;
+    kill_now(w, s);
     box_warden_job_queue(w, box_warden_job_new(JOB_DESTROY, s, 0, 0));
 }
 
@@ -105,8 +116,8 @@ static void retry(box_warden *w, warden_sandbox *s)
     box_warden_job_queue(w, box_warden_job_new(JOB_DESTROY, s, 0, 0));
 }
 
-void box_warden_sandbox_end_for(box_warden *w, warden_sandbox *s, uint64_t conn, uint64_t id,
-                                warden_sweep *sweep)
+static void add_waiter(box_warden *w, warden_sandbox *s, uint64_t conn, uint64_t id,
+                       warden_sweep *sweep)
 {
     warden_waiter *waiter = box_alloc(sizeof *waiter);
     waiter->conn = conn;
@@ -114,9 +125,46 @@ void box_warden_sandbox_end_for(box_warden *w, warden_sandbox *s, uint64_t conn,
     waiter->sweep = sweep;
     box_list_append(&s->waiters, &waiter->link);
     w->n_waiters++;
+}
+
+void box_warden_sandbox_end_for(box_warden *w, warden_sandbox *s, uint64_t conn, uint64_t id,
+                                warden_sweep *sweep)
+{
+    if (s->dead && sweep == NULL)
+        box_warden_conn_answer_error(w, conn, id, &(box_error){0});
+    else
+        add_waiter(w, s, conn, id, sweep);
     if (s->retry_at != 0)
         retry(w, s); /* somebody waits: at once */
     box_warden_sandbox_end(w, s);
+}
+
+static void tell(box_warden *w, warden_waiter *waiter, const box_error *error)
+{
+    warden_sweep *sweep = waiter->sweep;
+    box_list_remove(&waiter->link);
+    w->n_waiters--;
+    if (sweep == NULL) {
+        box_warden_conn_answer_error(w, waiter->conn, waiter->id, error);
+    } else {
+        if (sweep->error.reason == BOX_NONE)
+            sweep->error = *error;
+        if (--sweep->left == 0) {
+            box_warden_conn_answer_error(w, sweep->conn, sweep->id, &sweep->error);
+            free(sweep);
+        }
+    }
+    free(waiter);
+}
+
+static void tell_waiters(box_warden *w, warden_sandbox *s, bool but_sweeps, const box_error *error)
+{
+    for (box_list *at = s->waiters.next; at != &s->waiters;) {
+        warden_waiter *waiter = BOX_CONTAINER(at, warden_waiter, link);
+        at = at->next;
+        if (!but_sweeps || waiter->sweep == NULL)
+            tell(w, waiter, error);
+    }
 }
 
 static void pid_ended(box_warden *w, warden_watch *watch, uint32_t events)
@@ -129,32 +177,13 @@ static void pid_ended(box_warden *w, warden_watch *watch, uint32_t events)
         s->status =
             si.si_code == CLD_EXITED ? W_EXITCODE(si.si_status, 0) : W_EXITCODE(0, si.si_status);
     box_warden_watch_close(w, watch);
+    s->dead = w->ops->pid1_is_all;
+    if (s->dead)
+        tell_waiters(w, s, true, &(box_error){0});
     if (s->state != SANDBOX_LIVE)
         return;
     s->tell_exited = true;
     box_warden_sandbox_end(w, s);
-}
-
-static void tell_waiters(box_warden *w, warden_sandbox *s, const box_error *error)
-{
-    for (box_list *at = s->waiters.next; at != &s->waiters;) {
-        warden_waiter *waiter = BOX_CONTAINER(at, warden_waiter, link);
-        at = at->next;
-        box_list_remove(&waiter->link);
-        w->n_waiters--;
-        warden_sweep *sweep = waiter->sweep;
-        if (sweep == NULL) {
-            box_warden_conn_answer_error(w, waiter->conn, waiter->id, error);
-        } else {
-            if (sweep->error.reason == BOX_NONE)
-                sweep->error = *error;
-            if (--sweep->left == 0) {
-                box_warden_conn_answer_error(w, sweep->conn, sweep->id, &sweep->error);
-                free(sweep);
-            }
-        }
-        free(waiter);
-    }
 }
 
 static void log_sandbox(box_log_level level, const char *event, const warden_sandbox *s,
@@ -170,7 +199,7 @@ static void log_sandbox(box_log_level level, const char *event, const warden_san
 
 static void destroyed(box_warden *w, warden_sandbox *s, const warden_result *r)
 {
-    tell_waiters(w, s, &r->error);
+    tell_waiters(w, s, false, &r->error);
     if (r->error.reason != BOX_NONE) {
         log_sandbox(BOX_WARN, "sandbox.destroy_failed", s, &r->error);
         s->retry_at = box_time_add(box_now(), BOX_WARDEN_RETRY_SECONDS * BOX_SECOND);

@@ -63,7 +63,10 @@ static void signalled(box_warden *w, warden_watch *watch, uint32_t events)
             return;
         }
     }
-    w->stopping = !w->removing;
+    if (w->removing || w->stopping)
+        return;
+    w->stopping = true;
+    w->remove_by = box_time_add(box_now(), BOX_WARDEN_REMOVE_SECONDS * BOX_SECOND);
 }
 
 static int watch_signals(box_warden *w, box_error *err)
@@ -307,7 +310,7 @@ static void reap_strangers(box_warden *w)
 static bool finished(const box_warden *w, bool *failed)
 {
     if (w->stopping)
-        return w->n_running == 0;
+        return w->n_running == 0; /* what can be started was, just before */
     if (!w->removing)
         return false;
     *failed = box_map_count(w->sandboxes) > 0;

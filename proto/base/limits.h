@@ -339,7 +339,8 @@
 #define BOX_WARDEN_LOCK_SECONDS 2
 /* Answers that a boxd has not read; then its connection ends. */
 #define BOX_WARDEN_MAX_UNSENT 4096
-/* How long a private warden (--boxd-fd) works on removing its sandboxes once boxd is gone. */
+/* How long a private warden (--boxd-fd) works on removing its sandboxes once boxd is gone, and one
+ * that gets SIGTERM on those that are to go. */
 #define BOX_WARDEN_REMOVE_SECONDS 60
 /* From the first process's clone to the agent's start; the usual is 1 ms. */
 #define BOX_SANDBOX_SETUP_SECONDS 15

@@ -188,6 +188,15 @@ size_t test_warden_states(const test_warden *w)
     return n;
 }
 
+void test_warden_await_clean(const test_warden *w)
+{
+    for (int ms = 0; test_warden_states(w) > 0; ms += 5) {
+        if (ms >= PATIENCE_MS)
+            fail_msg("%zu sandboxes are not removed", test_warden_states(w));
+        (void)usleep(5000);
+    }
+}
+
 /* --- boxd ------------------------------------------------------------------------------------- */
 
 static ssize_t receive(int fd, void *data, size_t size, int *fds, size_t *n_fds)

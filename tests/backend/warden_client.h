@@ -28,6 +28,8 @@ int test_warden_stop(test_warden *w, int signo);
 void test_warden_done(test_warden *w);
 /* State files that are there. */
 size_t test_warden_states(const test_warden *w);
+/* Waits until there are none: nothing of a sandbox is left when its file goes. */
+void test_warden_await_clean(const test_warden *w);
 
 typedef struct test_boxd {
     int fd;

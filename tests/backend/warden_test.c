@@ -26,7 +26,7 @@
 #include "base/fd.h"
 #include "warden_client.h"
 
-enum { MANY = 50, ROUNDS = 100, PEER_WAIT_MS = 30000 };
+enum { FEW = 12, MANY = 50, ROUNDS = 100, PEER_WAIT_MS = 30000 };
 
 static const box_warden_create plain;
 
@@ -89,7 +89,7 @@ static void nothing_is_left_after_destroy(void **state)
     BOX_AUTO(box_closep) int pidfd = dup(box.pidfd);
     test_box_destroy(&b, &box);
     assert_true(has_ended(pidfd, 0));
-    assert_int_equal(test_warden_states(&w), 0);
+    test_warden_await_clean(&w);
     assert_int_equal(cgroups_named(&box.uid, ""), 0);
     assert_int_equal(cgroups_named(&b.instance, "box-"), 0);
     assert_int_equal(test_count_lines("/proc/self/mountinfo", ""), mounts);
@@ -122,7 +122,7 @@ static void a_hundred_come_and_go(void **state)
     print_message("create p50 %.2f ms p95 %.2f ms, destroy p50 %.2f ms\n",
                   (double)create[ROUNDS / 2] / 1e6, (double)create[ROUNDS * 95 / 100] / 1e6,
                   (double)destroy[ROUNDS / 2] / 1e6);
-    assert_int_equal(test_warden_states(&w), 0);
+    test_warden_await_clean(&w);
     assert_int_equal(cgroups_named(&b.instance, "box-"), 0);
     test_boxd_close(&b);
     test_warden_done(&w);
@@ -163,7 +163,7 @@ static void fifty_are_made_at_once(void **state)
     assert_string_equal(test_box_output(&boxes[MANY - 1], "echo works"), "works");
     for (int i = 0; i < MANY; i++)
         test_box_destroy(&b, &boxes[i]);
-    assert_int_equal(test_warden_states(&w), 0);
+    test_warden_await_clean(&w);
     test_boxd_close(&b);
     test_warden_done(&w);
 }
@@ -223,7 +223,7 @@ static void restart(int signo)
     test_boxd_connect(&other, &w, &instance);
     assert_int_equal(test_boxd_ask(&other, BOX_WARDEN_ALIVE, &foreign.uid).alive, BOX_ALIVE);
     test_box_destroy(&other, &foreign);
-    assert_int_equal(test_warden_states(&w), 0);
+    test_warden_await_clean(&w);
     test_boxd_close(&other);
     test_boxd_close(&b);
     test_warden_done(&w);
@@ -253,15 +253,51 @@ static void what_died_while_no_warden_ran_is_removed_at_start(void **state)
     assert_int_equal(pidfd_send_signal(box.pidfd, SIGKILL, NULL, 0), 0);
     assert_true(has_ended(box.pidfd, PEER_WAIT_MS));
     test_warden_start(&w);
-    for (int ms = 0; ms < PEER_WAIT_MS && test_warden_states(&w) > 0; ms += 5)
-        (void)usleep(5000);
-    assert_int_equal(test_warden_states(&w), 0);
+    test_warden_await_clean(&w);
     assert_int_equal(cgroups_named(&box.uid, ""), 0);
     test_box_close(&box);
     test_warden_done(&w);
 }
 
 /* Killed again and again in the middle of creates: no process, group or state file may stay. */
+/* DESTROY is answered when the processes are dead. What the warden still has to remove then
+ * outlives it by its state files, and goes before it when it ends in order. */
+static void end_behind_the_answers(int signo)
+{
+    test_warden w = new_warden();
+    test_boxd b = new_boxd(&w);
+    test_box boxes[FEW];
+    for (int i = 0; i < FEW; i++)
+        test_box_create(&b, &w, plain, &boxes[i]);
+    for (int i = 0; i < FEW; i++)
+        (void)test_boxd_send(&b, BOX_WARDEN_DESTROY, &boxes[i].uid, sizeof boxes[i].uid, -1);
+    for (int i = 0; i < FEW; i++)
+        assert_true(has_ended(boxes[i].pidfd, PEER_WAIT_MS));
+    (void)test_warden_stop(&w, signo);
+    if (signo == SIGTERM)
+        assert_int_equal(test_warden_states(&w), 0);
+    test_warden_start(&w);
+    test_warden_await_clean(&w);
+    for (int i = 0; i < FEW; i++) {
+        assert_int_equal(cgroups_named(&boxes[i].uid, ""), 0);
+        test_box_close(&boxes[i]);
+    }
+    test_boxd_close(&b);
+    test_warden_done(&w);
+}
+
+static void a_warden_killed_behind_its_answers_leaves_the_rest_to_the_next(void **state)
+{
+    (void)state;
+    end_behind_the_answers(SIGKILL);
+}
+
+static void a_warden_that_is_told_to_end_removes_what_was_to_go(void **state)
+{
+    (void)state;
+    end_behind_the_answers(SIGTERM);
+}
+
 static void a_warden_killed_during_creates_leaves_nothing_for_good(void **state)
 {
     (void)state;
@@ -610,6 +646,8 @@ int main(void)
         cmocka_unit_test(a_killed_warden_finds_its_sandboxes_again),
         cmocka_unit_test(a_stopped_warden_leaves_its_sandboxes_to_the_next),
         cmocka_unit_test(what_died_while_no_warden_ran_is_removed_at_start),
+        cmocka_unit_test(a_warden_killed_behind_its_answers_leaves_the_rest_to_the_next),
+        cmocka_unit_test(a_warden_that_is_told_to_end_removes_what_was_to_go),
         cmocka_unit_test(a_warden_killed_during_creates_leaves_nothing_for_good),
         cmocka_unit_test(two_instances_do_not_touch_each_other),
         cmocka_unit_test(a_second_warden_is_refused_the_same_directory),
