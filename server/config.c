@@ -123,6 +123,10 @@ static const box_config_key keys[] = {
     {"box.default_workspace_limit", BOX_CONFIG_BYTES, AT(box_default_workspace_limit_bytes),
      .number = 0, .min = 0, .max = INT64_C(1) << 46,
      .help = "Size of the private workspace of sessions that ask for none; 0 is 64MiB."},
+    {"box.warm_pool", BOX_CONFIG_INT, AT(box_warm_pool), .number = 0, .min = 0,
+     .max = BOX_MAX_WARM_POOL,
+     .help = "Whole sandboxes kept ready for sessions that ask for what box.default_profile gives "
+             "(memory, pids and cpu may differ) and have a private volume; 0 is none."},
     {"box.allowed_mount_roots", BOX_CONFIG_NOT_BUILT, 0,
      .help = "mount roots of boxd's own policy (the warden's allowed_roots hold)"},
     {"box.docker", BOX_CONFIG_NOT_BUILT, 0, .help = "the docker backend"},

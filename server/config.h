@@ -49,6 +49,7 @@ typedef struct box_server_config {
     bool box_enabled;
     char *box_backend;
     char *box_default_profile;
+    int64_t box_warm_pool;
     int64_t box_default_memory_bytes;          /* 0 = the profile's */
     char *box_default_workspace;               /* NULL = private volumes */
     int64_t box_default_workspace_limit_bytes; /* 0 = 64 MiB */

@@ -260,6 +260,7 @@ static int open_sessions(boxd *b, box_error *err)
             b->conf.required_guarantees | (b->conf.admission_required ? BOX_G_ISOLATED : 0),
         .max_sessions = (uint32_t)b->conf.max_sessions,
         .max_sessions_per_tenant = (uint32_t)b->conf.max_sessions_per_tenant,
+        .warm_pool = (uint32_t)b->conf.box_warm_pool,
         .evict_idle = b->conf.when_full == BOX_FULL_EVICT,
         .allow_no_idle_ttl = b->conf.allow_no_idle_ttl,
         .idle_ttl_ns = b->conf.idle_ttl_ns,

@@ -242,6 +242,14 @@
 #define BOX_MAX_SESSIONS_PER_TENANT 256
 /* STOPPED and ERROR records of one tenant; the oldest goes when there is one more. */
 #define BOX_MAX_SESSION_RECORDS 1024
+/* Sandboxes kept ready for those to come (box.warm_pool): each costs what an idle session costs.
+ * How many are made at once, so that callers' own creates find helpers; how long after one was
+ * taken the next is begun; and the pause after a failure, doubled from the first to the second. */
+#define BOX_MAX_WARM_POOL          64
+#define BOX_POOL_MAKING            2
+#define BOX_POOL_PAUSE_MS          5
+#define BOX_POOL_RETRY_MS          200
+#define BOX_POOL_MAX_RETRY_SECONDS 60
 /* How often expired sessions are looked for. */
 #define BOX_SESSION_SWEEP_MS 1000
 /* Between SIGKILL to what runs and the removal of the sandbox, so that verdicts get out. */

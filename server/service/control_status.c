@@ -149,6 +149,8 @@ static void view_server(status_view *v, const box_control *c)
     s->active_calls = (int32_t)calls;
     s->loop_threads = c->config.loops;
     s->resident_bytes = resident_bytes();
+    s->warm_sandboxes = (int32_t)stats.warm_ready;
+    s->warm_pool_size = (int32_t)stats.warm_wanted;
     s->certificate_expires_at =
         box_times_stamp(&v->certificate, atomic_load(&c->certificate_expires_ns));
     box__v1__limits__set_max_sessions(&v->server_limits, v->settings.max_sessions);

@@ -329,23 +329,45 @@ int box_agent_new(box_loop *loop, int run_dirfd, const char *name, const box_age
     box_agent_hello hello = {.version = BOX_AGENT_VERSION};
     if (box_agent_send(fd, BOX_AGENT_HELLO, 0, &hello, err) < 0)
         return not_there(err);
+    box_agent *a;
+    if (box_agent_attach(loop, &fd, events, arg, first_id, &a, err) < 0)
+        return -1;
+    a->ready = false;
+    box_timer_set(a->timer, box_time_add(box_loop_now(loop), BOX_AGENT_HELLO_SECONDS * BOX_SECOND));
+    *out = a;
+    return 0;
+}
+
+int box_agent_attach(box_loop *loop, int *fd, const box_agent_events *events, void *arg,
+                     uint64_t first_id, box_agent **out, box_error *err)
+{
     box_agent *a = box_alloc(sizeof *a);
     a->loop = loop;
     a->events = *events;
     a->arg = arg;
     a->first_id = first_id;
-    if (box_watch_new(loop, fd, on_ready, a, &a->watch, err) < 0) {
+    a->ready = true;
+    if (box_watch_new(loop, *fd, on_ready, a, &a->watch, err) < 0) {
         free(a);
         return -1;
     }
-    a->fd = box_take_fd(&fd);
+    a->fd = box_take_fd(fd);
     box_list_init(&a->queue);
     box_list_init(&a->starts);
     a->timer = box_timer_new(loop, on_timer, a);
-    box_timer_set(a->timer, box_time_add(box_loop_now(loop), BOX_AGENT_HELLO_SECONDS * BOX_SECOND));
     watch_for(a, BOX_READABLE);
     *out = a;
     return 0;
+}
+
+int box_agent_release(box_agent *a)
+{
+    int fd = box_take_fd(&a->fd);
+    /* Not watched any more before another loop does. */
+    box_watch_free(a->watch);
+    a->watch = NULL;
+    box_agent_free(a);
+    return fd;
 }
 
 void box_agent_free(box_agent *a)

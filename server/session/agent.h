@@ -25,6 +25,13 @@ int box_agent_listen(int run_dirfd, const char *name, int *listen_fd, box_error 
  * `started` and `exited` also come for smaller ones, which an earlier boxd has started. */
 int box_agent_new(box_loop *loop, int run_dirfd, const char *name, const box_agent_events *events,
                   void *arg, uint64_t first_id, box_agent **out, box_error *err) BOX_MUST_USE;
+/* The same on a channel whose agent has said hello to box_agent_new; `ready` does not come. fd is
+ * taken, and -1 then. */
+int box_agent_attach(box_loop *loop, int *fd, const box_agent_events *events, void *arg,
+                     uint64_t first_id, box_agent **out, box_error *err) BOX_MUST_USE;
+/* Frees it and gives its channel: of one that is ready and was never asked for anything. Not from
+ * inside an event. */
+int box_agent_release(box_agent *a);
 void box_agent_free(box_agent *a);
 
 /* Queues a START (one is on its way at a time: descriptors in flight are counted per user). fds:

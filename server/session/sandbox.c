@@ -99,6 +99,7 @@ static void let_go(void *session)
     box_closep(&s->cgroup_fd);
     box_closep(&s->memory_fd);
     box_closep(&s->pids_fd);
+    box_closep(&s->channel_fd);
     box_timer_free(s->keep_timer);
     s->keep_timer = NULL;
     unbind(s);
@@ -200,15 +201,13 @@ static void created(void *arg, box_warden_reply *reply)
         box_sandbox_failed(s, &err);
 }
 
-static void fill(const box_session *s, box_warden_create *c)
+void box_sandbox_request(const box_spec *spec, uint32_t required, box_warden_create *c)
 {
-    const box_spec *spec = &s->spec; /* nothing changes these while it starts but the limits */
-    *c = (box_warden_create){.uid = s->uid,
-                             .cpu_millis = spec->cpu_millis,
+    *c = (box_warden_create){.cpu_millis = spec->cpu_millis,
                              .memory_bytes = spec->memory_bytes,
                              .pids = spec->pids,
                              .workspace_bytes = spec->workspace_limit_bytes,
-                             .required = s->required};
+                             .required = required};
     c->flags = (spec->network_on ? BOX_CREATE_NETWORK_ON : 0) |
                (spec->read_only_rootfs ? 0 : BOX_CREATE_WRITABLE_ROOT) |
                (spec->host_path_mode == BOX_HOST_PATH_RO ? BOX_CREATE_HOST_READ_ONLY : 0) |
@@ -219,11 +218,54 @@ static void fill(const box_session *s, box_warden_create *c)
         (void)snprintf(c->host_path, sizeof c->host_path, "%s", spec->host_path);
 }
 
+/* A sandbox of the pool, its limits being right: only its channel comes to this loop. */
+static void attach(box_session *s)
+{
+    box_error err = {0};
+    if (box_agent_attach(s->home, &s->channel_fd, &box_slots_agent_events, s, s->first_exec_id,
+                         &s->agent, &err) < 0)
+        box_sandbox_failed(s, &err);
+    else
+        box_slots_agent_events.ready(s);
+}
+
+static void relimited(void *arg, box_warden_reply *reply)
+{
+    BOX_AUTO(box_session_unrefp) box_session *s = arg;
+    box_error err = reply->error;
+    s->create_asked = false;
+    box_warden_reply_done(reply);
+    if (s->ending)
+        let_go_soon(s);
+    else if (err.reason == BOX_SESSION_NOT_FOUND)
+        box_sandbox_lost(s, "it ended by itself", BOX_STOP_LOST);
+    else if (err.reason != BOX_NONE)
+        box_sandbox_failed(s, &err);
+    else
+        attach(s);
+}
+
+static void start_warm(box_session *s)
+{
+    const box_warden_limits *l = &s->relimit;
+    if (l->memory_bytes == 0 && l->pids == 0 && l->cpu_millis == 0) {
+        attach(s);
+        return;
+    }
+    s->create_asked = true; /* nothing runs in it before */
+    box_warden_ask(s->warden, s->tenant_name, BOX_WARDEN_LIMITS, l, -1, s->home, relimited,
+                   box_session_ref(s));
+}
+
 void box_sandbox_start(void *session)
 {
     BOX_AUTO(box_session_unrefp) box_session *s = session;
     if (!box_session_event_happens(s, BOX_EVENT_START, BOX_STOP_NONE, NULL))
         return; /* stopped already: box_sandbox_end follows */
+    if (s->channel_fd >= 0) {
+        start_warm(s);
+        return;
+    }
     box_error err = {0};
     int listen_fd = -1;
     if (box_agent_listen(s->all->run_dirfd, s->uid_text, &listen_fd, &err) < 0) {
@@ -233,9 +275,10 @@ void box_sandbox_start(void *session)
     s->socket_bound = true;
     s->create_asked = true;
     box_warden_create create;
-    box_lock_take(&s->all->lock);
-    fill(s, &create);
+    box_lock_take(&s->all->lock); /* its limits may change while it starts */
+    box_sandbox_request(&s->spec, s->required, &create);
     box_lock_release(&s->all->lock);
+    create.uid = s->uid;
     box_warden_ask(s->warden, s->tenant_name, BOX_WARDEN_CREATE, &create, listen_fd, s->home,
                    created, box_session_ref(s));
 }

@@ -40,6 +40,7 @@ typedef struct box_sessions_config {
     uint32_t required_guarantees;     /* admission: box_guarantee bits every sandbox must have */
     uint32_t max_sessions;            /* live, whole server; 10,000 */
     uint32_t max_sessions_per_tenant; /* 256 */
+    uint32_t warm_pool; /* sandboxes kept ready, at most BOX_MAX_WARM_POOL; 0 = none */
     bool evict_idle; /* a full limit: the least recently used idle session goes, else SESSION_LIMIT
                       */
     uint64_t idle_ttl_ns;     /* 300 s */
@@ -292,6 +293,8 @@ typedef struct box_sessions_stats {
     uint64_t created_total;
     uint64_t execs_total;
     uint64_t max_sessions; /* the limit that holds for this view */
+    uint32_t warm_wanted;  /* of the whole server only: sandboxes kept ready as configured, */
+    uint32_t warm_ready;   /* and those that are */
     bool draining;
 } box_sessions_stats;
 

@@ -8,6 +8,7 @@
 #include "base/fd.h"
 #include "base/limits.h"
 #include "session/execution.h"
+#include "session/pool.h"
 #include "session/watch.h"
 
 /* --- what the wardens tell -------------------------------------------------------------------- */
@@ -26,7 +27,10 @@ static void warden_lost_it_to_oom(void *session)
 
 static void on_exited(void *arg, const box_uid *uid, bool oom)
 {
-    BOX_AUTO(box_session_unrefp) box_session *s = box_sessions_find_uid(arg, uid);
+    box_sessions *all = arg;
+    if (box_pool_lose(all->pool, uid))
+        return;
+    BOX_AUTO(box_session_unrefp) box_session *s = box_sessions_find_uid(all, uid);
     if (s != NULL)
         box_session_post(s, oom ? warden_lost_it_to_oom : warden_lost_it);
 }
@@ -39,10 +43,12 @@ static void on_live(void *arg, box_warden *w, void (*add)(void *to, const box_ui
     void *value;
     while (box_map_next(all->by_uid, &at, &value)) {
         const box_session *s = value;
-        bool lives = s->state == BOX_SESSION_STARTING || s->state == BOX_SESSION_RUNNING;
+        /* CREATED: one of the pool that was just given. */
+        bool lives = s->state >= BOX_SESSION_CREATED && s->state <= BOX_SESSION_RUNNING;
         if (s->warden == w && s->at_warden && lives)
             add(to, &s->uid);
     }
+    box_pool_forget_warden_locked(all->pool, w);
     box_lock_release(&all->lock);
 }
 
@@ -71,6 +77,7 @@ static void sweep(void *arg)
     box_sessions *all = arg;
     box_loop *loop = box_loops_get(all->loops, 0);
     box_sessions_expire(all, box_loop_now(loop));
+    box_pool_look(all->pool);
     box_timer_set(all->sweep, box_time_add(box_loop_now(loop), BOX_SESSION_SWEEP_MS * BOX_MS));
 }
 
@@ -130,6 +137,7 @@ int box_sessions_set_defaults(box_sessions *all, box_session_defaults *next, boo
         set_text(next->backend, sizeof next->backend, all->defaults.backend, "auto");
     all->defaults = *next;
     box_lock_release(&all->lock);
+    box_loop_post(box_loops_get(all->loops, 0), box_pool_look, all->pool);
     return 0;
 }
 
@@ -191,6 +199,7 @@ int box_sessions_new(const box_sessions_config *c, box_sessions **out, box_error
     all->defaults = defaults;
     all->run_dirfd = box_take_fd(&dirfd);
     configure(all, c);
+    all->pool = box_pool_new(all, c->warm_pool);
     make_wardens(all, c);
     if (restore(all, err) < 0) {
         box_sessions_free(all);
@@ -226,6 +235,7 @@ static void drain(void *arg)
     box_timer_set(all->drain_limit,
                   box_time_add(box_loop_now(loop), BOX_SESSIONS_DRAIN_SECONDS * BOX_SECOND));
     box_sessions_stop_all(all);
+    box_pool_look(all->pool);
 }
 
 void box_sessions_drain(box_sessions *all, void (*done)(void *arg), void *arg)
@@ -253,6 +263,7 @@ static void strip(box_session *s)
     box_closep(&s->cgroup_fd);
     box_closep(&s->memory_fd);
     box_closep(&s->pids_fd);
+    box_closep(&s->channel_fd);
 }
 
 static void free_sessions(box_map *map)
@@ -274,6 +285,7 @@ void box_sessions_free(box_sessions *all)
     for (size_t i = 0; i < all->n_wardens; i++)
         box_warden_free(all->wardens[i]);
     free(all->wardens);
+    box_pool_free(all->pool);
     free_sessions(all->by_uid);
     free_sessions(all->by_key);
     size_t at = 0;
@@ -316,6 +328,7 @@ void box_sessions_stats_get(box_sessions *all, const char *tenant, box_sessions_
                                 .draining = all->draining};
     box_tenancy *t = tenant != NULL ? box_map_get(all->tenants, tenant) : NULL;
     if (tenant == NULL) {
+        box_pool_stats_locked(all->pool, out);
         out->live = all->live;
         out->running_execs = all->running_execs;
         out->queued_execs = all->queued_execs;

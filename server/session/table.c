@@ -4,6 +4,7 @@
 
 #include "base/alloc.h"
 #include "base/limits.h"
+#include "session/pool.h"
 #include "session/watch.h"
 
 /* --- references ------------------------------------------------------------------------------- */
@@ -23,7 +24,7 @@ box_session *box_session_new(box_sessions *all, box_loop *home, const box_uid *u
     s->last_used = box_loop_now(s->home);
     s->created_wall_ns = s->last_used_wall_ns = s->updated_wall_ns = all->wall_ns();
     s->memory = (box_share){.budget = all->budget, .free_bytes = BOX_SESSION_FREE_BYTES};
-    s->cgroup_fd = s->memory_fd = s->pids_fd = -1;
+    s->cgroup_fd = s->memory_fd = s->pids_fd = s->channel_fd = -1;
     s->next_exec_id = s->first_exec_id = 1;
     box_list_init(&s->want_run);
     box_list_init(&s->want_end);
@@ -44,7 +45,7 @@ void box_session_unref(box_session *s)
     if (s == NULL || atomic_fetch_sub_explicit(&s->refs, 1, memory_order_acq_rel) != 1)
         return;
     assert(s->agent == NULL && s->cgroup_fd < 0 && s->memory_fd < 0 && s->pids_fd < 0 &&
-           s->timer == NULL && s->keep_timer == NULL);
+           s->channel_fd < 0 && s->timer == NULL && s->keep_timer == NULL);
     box_spec_done(&s->spec);
     box_share_give(&s->memory, s->charged_bytes);
     assert(atomic_load(&s->memory.used) == 0); /* commands hold a reference */
@@ -285,7 +286,8 @@ static bool is_quiet(box_sessions *all)
 
 void box_sessions_check_drained_locked(box_sessions *all)
 {
-    if (all->draining && all->drained != NULL && all->live == all->staying && is_quiet(all)) {
+    if (all->draining && all->drained != NULL && all->live == all->staying &&
+        box_pool_is_empty_locked(all->pool) && is_quiet(all)) {
         box_loop_post(box_loops_get(all->loops, 0), all->drained, all->drained_arg);
         all->drained = NULL;
     }
@@ -406,6 +408,9 @@ int box_sessions_enter_locked(box_session *s, bool *waits, box_error *err)
         return rc;
     }
     all->created_total++;
+    bool warm = !*waits && box_pool_take_locked(all->pool, s);
+    if (!warm && all->live + box_pool_count_locked(all->pool) >= all->defaults.max_sessions)
+        box_pool_yield_locked(all->pool);
     insert_locked(s, t);
     box_watches_tell(s, BOX_WATCH_CREATED);
     return 0;

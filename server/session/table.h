@@ -19,6 +19,7 @@
 #include "session/warden.h"
 
 typedef struct box_session box_session;
+typedef struct box_pool box_pool; /* pool.h */
 
 typedef struct box_tenancy {
     char *name;
@@ -47,6 +48,7 @@ struct box_sessions {
     int64_t (*wall_ns)(void);
     box_store *store;   /* NULL = no session is persistent */
     box_ledger *ledger; /* NULL without a store */
+    box_pool *pool;
 
     box_lock lock; /* guards everything below */
     box_session_defaults defaults;
@@ -92,7 +94,7 @@ struct box_session {
     box_tenancy *tenant; /* valid while in the table */
     char *tenant_name;
     char *id;
-    box_uid uid;
+    box_uid uid; /* that of the pool's sandbox it is given before anybody knows it */
     char uid_text[BOX_UID_TEXT];
     box_warden *warden;
     const box_profile *profile;
@@ -138,10 +140,12 @@ struct box_session {
 
     /* of the home loop */
     box_agent *agent;
-    int cgroup_fd; /* S/box/x; -1 when there is none */
-    int memory_fd; /* box_cgroup_open_memory */
-    int pids_fd;   /* box_cgroup_open_pids */
-    bool recorded; /* written down: to be forgotten before its sandbox goes */
+    int cgroup_fd;             /* S/box/x; -1 when there is none */
+    int memory_fd;             /* box_cgroup_open_memory */
+    int pids_fd;               /* box_cgroup_open_pids */
+    int channel_fd;            /* of a sandbox of the pool until it is started; else -1 */
+    box_warden_limits relimit; /* what such a one is to get other than it has */
+    bool recorded;             /* written down: to be forgotten before its sandbox goes */
     bool socket_bound;
     bool create_asked; /* the warden's answer is on its way */
     bool sandbox_made; /* there may be something to destroy */
@@ -286,6 +290,8 @@ void box_session_answer_error(box_session_done done, void *arg, const box_error 
 
 /* --- home loop: sandbox.c --------------------------------------------------------------------- */
 
+/* What the warden is asked for; the uid is the caller's to fill in. */
+void box_sandbox_request(const box_spec *spec, uint32_t required, box_warden_create *out);
 void box_sandbox_start(void *session); /* posted */
 void box_sandbox_adopt(void *session); /* posted: an earlier boxd made it */
 /* It cannot be had after all. */
