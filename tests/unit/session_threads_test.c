@@ -105,6 +105,8 @@ static void on_deleted(void *arg, const box_session_info *info, const box_error 
 static void cancel_it(void *arg)
 {
     caller *c = arg;
+    if (c->exec == NULL)
+        return; /* its session went first: on_done has gone on */
     box_exec_cancel(c->exec);
     c->exec = NULL;
     round_over(c);
