@@ -65,6 +65,7 @@ box_ledger_entry *box_ledger_entry_new(box_session_change_kind kind, const box_u
 static void deliver(void *entry)
 {
     box_ledger_entry *e = entry;
+    box_buf_done(&e->record); /* before done: what it is charged to may go with that */
     if (e->err.reason != BOX_NONE)
         box_log(BOX_WARN, "session.write", BOX_ERR(&e->err));
     if (e->done != NULL)

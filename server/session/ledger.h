@@ -12,7 +12,7 @@ typedef struct box_ledger_entry {
     box_list link;
     box_session_change change; /* borrows the two below */
     char *tenant;
-    box_buf record;
+    box_buf record; /* may have a share, which lasts until done */
     box_loop *reply_to;
     void (*done)(void *arg, const box_error *err); /* err NULL: it is on the disk */
     void *arg;

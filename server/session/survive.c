@@ -29,6 +29,7 @@ static int fill_locked(box_session *s, box_ledger_entry *e, box_time now, box_er
     if (e->change.kind == BOX_SESSION_TOUCH)
         return 0;
     e->tenant = box_strdup(s->tenant_name);
+    e->record.share = &s->memory;
     return box_stored_pack(s, &e->record, err);
 }
 

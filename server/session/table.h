@@ -268,8 +268,8 @@ int box_session_not_running_locked(const box_session *s, box_error *err);
 /* --- surviving boxd: survive.c ---------------------------------------------------------------- */
 
 /* Writes it down as it is now; done(arg) on this loop when it is on the disk, or with why it is
- * not. Nothing to do (and no error) for one that is not persistent, or ends, unless it is to be
- * forgotten. */
+ * not (MEMORY_BUDGET: its records that wait are charged to it). arg holds a reference. Nothing to
+ * do (and no error) for one that is not persistent, or ends, unless it is to be forgotten. */
 void box_session_write(box_session *s, box_session_change_kind kind,
                        void (*done)(void *arg, const box_error *err), void *arg);
 /* When it was used, unless that was written down less than pause_ns ago. Lock held. */

@@ -510,6 +510,49 @@ static void the_ledger_writes_all_in_order_and_says_what_failed(void **state)
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, rig_tear_down)
 
+enum { BIG_VARIABLES = 8, BIG_BYTES = 100 * 1024 };
+
+/* Records of 800 KiB that wait for the disk are the session's memory. */
+static void changes_that_wait_are_charged_to_their_session(void **state)
+{
+    (void)state;
+    enum { UPDATES = 20 };
+    box_budget budget = {.max_bytes = 8 * 1024 * 1024};
+    box_sessions_config config = {.budget = &budget};
+    BOX_AUTO(box_freep) char *value = box_alloc(BIG_BYTES + 1);
+    memset(value, 'v', BIG_BYTES);
+    box_label env[BIG_VARIABLES];
+    char names[BIG_VARIABLES][4];
+    for (int i = 0; i < BIG_VARIABLES; i++) {
+        (void)snprintf(names[i], sizeof names[i], "V%d", i);
+        env[i] = pair(names[i], value);
+    }
+    box_spec spec = {.set = BOX_SPEC_PERSISTENT | BOX_SPEC_ENV,
+                     .persistent = true,
+                     .env = env,
+                     .n_env = BIG_VARIABLES};
+    rig r;
+    rig_init_stored(&r, &config);
+    assert_int_equal(create(&r, "s", &spec), BOX_SESSION_RUNNING);
+    size_t idle_bytes = atomic_load(&budget.used);
+    answer answers[UPDATES] = {0};
+    const box_spec change = {.set = BOX_SPEC_MAX_PARALLEL_EXECS, .max_parallel_execs = 2};
+    for (int i = 0; i < UPDATES; i++)
+        box_session_update(r.all, "t", "s", &change, BOX_SPEC_MAX_PARALLEL_EXECS, answer_done,
+                           &answers[i]);
+    rig_settle(&r);
+    int refused = 0;
+    for (int i = 0; i < UPDATES; i++) {
+        assert_int_equal(answers[i].count, 1);
+        refused += answers[i].error.reason == BOX_MEMORY_BUDGET;
+        answer_free(&answers[i]);
+    }
+    assert_in_range(refused, 1, UPDATES - 1);
+    assert_int_equal(atomic_load(&budget.used), idle_bytes);
+    rig_done(&r);
+    assert_int_equal(atomic_load(&budget.used), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -532,6 +575,7 @@ int main(void)
         cmocka_unit_test(without_a_store_nothing_is_persistent),
         TEST(a_record_cut_or_changed_anywhere_is_refused_or_whole),
         TEST(the_ledger_writes_all_in_order_and_says_what_failed),
+        cmocka_unit_test(changes_that_wait_are_charged_to_their_session),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
