@@ -10,6 +10,8 @@
 enum {
     STOCK_MESSAGE_BYTES = 4 * 1024 * 1024,
     MAX_TOKEN_FILE_BYTES = 4096,
+    /* With gRPC's prefix it must fit into a stream's queue. */
+    MAX_SEND_BYTES = BOX_STREAM_UNSENT_BYTES - 5,
     /* grpc-conformance.md, 113 */
     CONNECT_MS = 20 * 1000,
     RECONNECT_FIRST_MS = 1000,
@@ -85,7 +87,9 @@ static int take_plain(box_channel *c, const box_channel_options *o, box_error *e
     c->token = box_strdup_null(o->token);
     c->server_name = box_strdup_null(o->server_name);
     c->max_message_bytes = o->max_message_bytes != 0 ? o->max_message_bytes : STOCK_MESSAGE_BYTES;
-    c->max_send_bytes = o->max_send_bytes != 0 ? o->max_send_bytes : SIZE_MAX;
+    c->max_send_bytes = MAX_SEND_BYTES;
+    if (o->max_send_bytes != 0 && o->max_send_bytes < c->max_send_bytes)
+        c->max_send_bytes = o->max_send_bytes;
     c->connect_timeout_ms = or_default(o->connect_timeout_ms, CONNECT_MS);
     c->balance = o->balance;
     c->reconnect = (box_pauses){

@@ -11,6 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/alloc.h"
 #include "base/limits.h"
 #include "echo.box.h"
 
@@ -440,6 +441,22 @@ static void a_message_over_max_send_bytes_fails_here(void **state)
     box_channel_free(c);
 }
 
+/* More than fits into a stream's queue is too large, and not "produced too fast". */
+static void the_largest_message_is_said_also_without_a_limit(void **state)
+{
+    (void)state;
+    enum { LARGE = 64 * 1024 * 1024 };
+    box_channel *c = echo_channel(&echo_shared, ECHO_UNIX, NULL);
+    char *payload = box_alloc(LARGE);
+    box_error err;
+    assert_int_equal(echo_once(c, NULL, payload, LARGE, &err), -1);
+    assert_int_equal(err.reason, BOX_MESSAGE_SIZE);
+    assert_string_equal(box_error_get(&err, "max"), "67108859");
+    assert_int_equal(echo_once(c, NULL, payload, 50, &err), 0);
+    free(payload);
+    box_channel_free(c);
+}
+
 static void a_call_may_have_its_own_limit(void **state)
 {
     (void)state;
@@ -497,6 +514,7 @@ int main(void)
         cmocka_unit_test(round_robin_uses_all_addresses_that_work),
         cmocka_unit_test(credentials_are_asked_for_with_each_call),
         cmocka_unit_test(a_message_over_max_send_bytes_fails_here),
+        cmocka_unit_test(the_largest_message_is_said_also_without_a_limit),
         cmocka_unit_test(a_call_may_have_its_own_limit),
         cmocka_unit_test(a_deadline_can_be_passed_on),
         cmocka_unit_test(odd_options_are_refused),

@@ -82,11 +82,11 @@ typedef struct box_channel_options {
     /* Sent as "authorization: Bearer"; never in clear text to a host that is not loopback: such a
      * channel, or call, is refused with VALIDATION. */
     const char *token;
-    const char *server_name;     /* name to verify instead of the target's host */
-    const char *user_agent;      /* goes before the library's own; NULL = none */
-    bool plaintext;              /* dns:, ipv4: and ipv6: only */
-    size_t max_message_bytes;    /* received; 0 = 4 MiB */
-    size_t max_send_bytes;       /* a larger message fails with MESSAGE_SIZE; 0 = no limit */
+    const char *server_name;  /* name to verify instead of the target's host */
+    const char *user_agent;   /* goes before the library's own; NULL = none */
+    bool plaintext;           /* dns:, ipv4: and ipv6: only */
+    size_t max_message_bytes; /* received; 0 = 4 MiB */
+    size_t max_send_bytes;    /* a larger message fails with MESSAGE_SIZE; 0 = 64 MiB, the most */
     uint32_t connect_timeout_ms; /* until the server speaks HTTP/2; 0 = 20 s */
     /* The pause after the first failed try to connect, and the longest: it grows by 1.6, each is
      * made up to 20 % longer or shorter, and it begins anew with a connection that worked. 0 = 1 s
