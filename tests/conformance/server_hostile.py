@@ -83,10 +83,11 @@ def row_117(peer, extra):
 def row_118(peer, extra):
     """Resets that we are made to send count the same."""
     malformed = peer.fields(drop=(":path",), extra=extra)
-    for i in range(RESET_BURST * 2):
-        peer.open(malformed, end=True)
-        if i % 50 == 0:
-            peer.read(0.001)
+    for _ in range(RESET_BURST * 2 // 50):
+        opened = [peer.open(malformed, end=True) for _ in range(50)]
+        # More at once than the limit of streams would end the connection for that.
+        while not peer.is_closed and peer.answers[opened[-1]].reset is None:
+            peer.read(lib.WAIT_SECONDS)
         if peer.is_closed:
             break
     calm(peer, "too_many_resets")

@@ -246,7 +246,7 @@ def row_86(server):
 def row_89(server):
     """Trailers before the caller's END_STREAM: RST_STREAM NO_ERROR after them."""
     with server.peer() as peer:
-        for stream in (peer.call(SERVICE + "None", end=False), peer.call(SERVICE + "UnaryCall", raw=b"\2", end=False),
+        for stream in (peer.call(SERVICE + "None", end=False), peer.call(SERVICE + "UnaryCall", raw=b"\2\0\0\0\0", end=False),
                        peer.call(SERVICE + "FullDuplexCall", pb().StreamingOutputCallRequest(
                            response_status={"code": 5}), end=False)):
             answer = peer.answers[stream]
