@@ -1,4 +1,4 @@
-/* boxd: puts the parts together and runs them. The only file that knows them all. */
+/* boxd: puts the parts together and runs them. Only this file and services.c know them all. */
 #include <limits.h>
 #include <signal.h>
 #include <sys/resource.h>
@@ -10,55 +10,11 @@
 #include "base/limits.h"
 #include "base/log.h"
 #include "base/process.h"
-#include "box/v1/file.box.h"
-#include "box/v1/image.box.h"
-#include "box/v1/process.box.h"
-#include "box/v1/skill.box.h"
-#include "box/v1/tool.box.h"
-#include "box_rpc_descriptor_set.h"
-#include "box_v1_descriptor_set.h"
+#include "boxd.h"
 #include "listen.h"
-#include "net/server.h"
-#include "options.h"
-#include "policy/policy.h"
-#include "rpc/health.h"
-#include "rpc/reflection.h"
-#include "server/config.h"
-#include "service/admin.h"
-#include "service/control.h"
-#include "service/exec.h"
-#include "service/session.h"
-#include "session/session.h"
-#include "state.h"
-#include "tls_keeper.h"
 #include "warden/protocol.h"
 
-enum { MAX_SERVICES = 16, MAX_BACKENDS = 32 };
-
-/* The whole server. Zero is valid to free. */
-typedef struct boxd {
-    box_options options;
-    box_server_config conf;
-    box_state_dir state;
-    box_budget memory; /* what callers may make it hold */
-    box_loops *loops;
-    box_store *store;
-    box_policy *policy;
-    box_sessions *sessions;
-    box_health *health;
-    box_reflection *reflection;
-    box_tls_context *tls;
-    box_tls_keeper *tls_keeper;     /* loop 0's */
-    int64_t certificate_expires_ns; /* 0 = no TLS */
-    box_net *net;
-    box_admin admin;
-    box_control *control;
-    box_service services[MAX_SERVICES];
-    size_t n_services;
-    int signals;
-    box_watch *signal_watch;
-    box_timer *recheck;
-} boxd;
+enum { MAX_BACKENDS = 32 };
 
 /* Spawned by a client and without a file of its own: serves that client and nobody else, and leaves
  * nothing. */
@@ -84,9 +40,7 @@ static void calls_gone(void *arg)
     box_sessions_drain(b->sessions, sessions_gone, b);
 }
 
-/* Any thread, idempotent: new calls get SHUTTING_DOWN, running ones their grace, then sandboxes go.
- */
-static void drain(void *arg)
+void boxd_drain(void *arg)
 {
     boxd *b = arg;
     box_policy_set_draining(b->policy);
@@ -106,7 +60,7 @@ static void on_signal(void *arg, int events)
         return;
     }
     box_log(BOX_INFO, "boxd.stop", BOX_INT("signal", info.ssi_signo));
-    drain(b);
+    boxd_drain(b);
 }
 
 /* Blocked before any thread starts, so that only the descriptor sees them. */
@@ -185,7 +139,7 @@ static void begin(void *arg)
     keep_tls(b);
     if (box_watch_new(box_loop_current(), b->signals, on_signal, b, &b->signal_watch, &err) < 0) {
         box_log(BOX_ERROR, "boxd.signals", BOX_ERR(&err));
-        drain(b);
+        boxd_drain(b);
         return;
     }
     box_watch_set(b->signal_watch, BOX_READABLE);
@@ -274,118 +228,6 @@ static int open_sessions(boxd *b, box_error *err)
     return box_sessions_new(&config, &b->sessions, err);
 }
 
-/* --- services --------------------------------------------------------------------------------- */
-
-/* The configuration has checked the length. */
-static void set_text(char *to, size_t size, const char *text)
-{
-    (void)snprintf(to, size, "%s", text != NULL ? text : "");
-}
-
-static void add_service(boxd *b, box_service service)
-{
-    b->services[b->n_services++] = service;
-}
-
-/* Declared and not built: known to reflection, every method answers UNIMPLEMENTED. */
-static void add_unbuilt(boxd *b, const box_service_type *type)
-{
-    add_service(b, (box_service){.type = type});
-}
-
-static int apply_settings(void *arg, box_control_settings *next, bool *reselected, box_error *err)
-{
-    boxd *b = arg;
-    box_session_defaults defaults = {
-        .memory_bytes = next->default_memory_bytes,
-        .workspace_limit_bytes = next->default_workspace_limit_bytes,
-        .required_guarantees = next->guarantees | (next->admission_required ? BOX_G_ISOLATED : 0),
-        .max_sessions = (uint32_t)next->max_sessions,
-        .disabled = !next->enabled};
-    set_text(defaults.backend, sizeof defaults.backend, next->backend);
-    set_text(defaults.profile, sizeof defaults.profile, next->default_profile);
-    set_text(defaults.image, sizeof defaults.image, next->image);
-    set_text(defaults.workspace, sizeof defaults.workspace, next->default_workspace);
-    if (box_sessions_set_defaults(b->sessions, &defaults, reselected, err) < 0)
-        return -1;
-    set_text(next->backend, sizeof next->backend, defaults.backend);
-    return 0;
-}
-
-static void count_connections(void *arg, uint64_t *connections, uint64_t *calls)
-{
-    const boxd *b = arg;
-    box_net_stats stats;
-    box_net_stats_get(b->net, &stats);
-    *connections = stats.connections_open;
-    *calls = stats.calls_open;
-}
-
-static void open_control(boxd *b)
-{
-    box_control_config config = {
-        .policy = b->policy,
-        .facts = box_control_session_facts(b->sessions),
-        .hooks = {.arg = b,
-                  .apply = apply_settings,
-                  .connections = count_connections,
-                  .shutdown = drain},
-        .settings = {.enabled = b->conf.box_enabled,
-                     .default_memory_bytes = b->conf.box_default_memory_bytes,
-                     .default_workspace_limit_bytes = b->conf.box_default_workspace_limit_bytes,
-                     .max_sessions = (int32_t)b->conf.max_sessions,
-                     .admission_required = b->conf.admission_required,
-                     .guarantees = b->conf.required_guarantees},
-        .host_refused = box_server_config_host_refused(&b->conf),
-        .idle_ttl_ns = b->conf.idle_ttl_ns,
-        .max_sessions_per_tenant = (int32_t)b->conf.max_sessions_per_tenant,
-        .max_tokens_per_tenant = (int32_t)b->conf.max_tokens_per_tenant,
-        .loops = (int32_t)box_loops_count(b->loops),
-        .certificate_expires_ns = b->certificate_expires_ns,
-    };
-    set_text(config.settings.backend, sizeof config.settings.backend, b->conf.box_backend);
-    set_text(config.settings.default_profile, sizeof config.settings.default_profile,
-             b->conf.box_default_profile);
-    set_text(config.settings.default_workspace, sizeof config.settings.default_workspace,
-             b->conf.box_default_workspace);
-    b->control = box_control_new(&config);
-}
-
-static int open_services(boxd *b, box_error *err)
-{
-    static const box_descriptor_set *const embedded[] = {&box_v1_descriptor_set,
-                                                         &box_rpc_descriptor_set};
-    box_descriptor_set sets[BOX_COUNT(embedded)];
-    box_service reflection[BOX_REFLECTION_SERVICES];
-    for (size_t i = 0; i < BOX_COUNT(embedded); i++)
-        sets[i] = *embedded[i];
-    if (box_reflection_new(sets, BOX_COUNT(sets), &b->reflection, err) < 0)
-        return -1;
-    b->health = box_health_new(b->loops);
-    add_service(b, box_admin_service(&b->admin));
-    add_service(b, box_control_service(b->control));
-    add_service(b, box_session_service(b->sessions));
-    add_service(b, box_exec_service(b->sessions));
-    add_unbuilt(b, &box_v1_process_service);
-    add_unbuilt(b, &box_v1_file_service);
-    add_unbuilt(b, &box_v1_skill_service);
-    add_unbuilt(b, &box_v1_tool_service);
-    add_unbuilt(b, &box_v1_image_service);
-    add_service(b, box_health_service(b->health));
-    box_reflection_services(b->reflection, reflection);
-    for (size_t i = 0; i < BOX_REFLECTION_SERVICES && b->conf.reflection; i++)
-        add_service(b, reflection[i]);
-    box_reflection_set_listed(b->reflection, b->services, b->n_services);
-    return 0;
-}
-
-static void serving(boxd *b)
-{
-    for (size_t i = 0; i < b->n_services; i++)
-        box_health_set(b->health, b->services[i].type->name, BOX_HEALTH_SERVING);
-    box_health_set(b->health, "", BOX_HEALTH_SERVING);
-}
-
 /* --- start ------------------------------------------------------------------------------------ */
 
 /* What would end a start, found before anything of the state is made. */
@@ -423,7 +265,8 @@ static int open_net(boxd *b, box_error *err)
     if (box_net_new(&config, &b->net, err) < 0 ||
         box_listen_open(&b->conf, b->net, b->tls, err) < 0)
         return -1;
-    return b->options.rpc_fd >= 0 ? box_net_adopt(b->net, b->options.rpc_fd, drain, b, err) : 0;
+    return b->options.rpc_fd >= 0 ? box_net_adopt(b->net, b->options.rpc_fd, boxd_drain, b, err)
+                                  : 0;
 }
 
 static int open_all(boxd *b, box_error *err)
@@ -441,11 +284,10 @@ static int open_all(boxd *b, box_error *err)
                            .store = b->store,
                            .tenant_ended = box_admin_end_sessions,
                            .arg = b->sessions};
-    open_control(b);
-    if (open_services(b, err) < 0 || open_net(b, err) < 0)
+    if (boxd_open_services(b, err) < 0 || open_net(b, err) < 0)
         return -1;
     box_loop_post(box_loops_get(b->loops, 0), begin, b);
-    serving(b);
+    boxd_tell_serving(b);
     return 0;
 }
 
