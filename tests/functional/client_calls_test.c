@@ -382,6 +382,14 @@ static void metadata_travels_both_ways(void **state)
     box_channel_free(c);
 }
 
+static uint64_t connections_open(box_channel *c)
+{
+    Box__Test__V1__GetCountersResponse *counters = echo_counters(c);
+    uint64_t open = counters->connections_open;
+    box__test__v1__get_counters_response__free_unpacked(counters, NULL);
+    return open;
+}
+
 static void too_much_metadata_fails_its_call_and_no_other(void **state)
 {
     (void)state;
@@ -394,13 +402,12 @@ static void too_much_metadata_fails_its_call_and_no_other(void **state)
     for (int i = 0; i < 100; i++)
         assert_int_equal(box_metadata_add_text(&sent, "x-large", value, &err), 0);
     const box_client_options o = {.metadata = &sent};
-    assert_int_equal(echo_once(c, NULL, "x", 1, &err), 0);
+    while (connections_open(c) > 1) /* those of tests before are on their way out */
+        continue;
     assert_int_equal(echo_once(c, &o, "x", 1, &err), -1);
     assert_int_equal(err.reason, BOX_MESSAGE_SIZE);
     assert_int_equal(echo_once(c, NULL, "x", 1, &err), 0);
-    Box__Test__V1__GetCountersResponse *counters = echo_counters(c);
-    assert_int_equal(counters->connections_open, 1);
-    box__test__v1__get_counters_response__free_unpacked(counters, NULL);
+    assert_int_equal(connections_open(c), 1);
     box_metadata_done(&sent);
     box_channel_free(c);
 }
