@@ -19,8 +19,8 @@ import traceback
 import zlib
 
 from peer import (ACK, CANCEL, CONTINUATION, DATA, END_HEADERS, END_STREAM, GOAWAY, HEADERS, NO_ERROR,  # noqa: F401
-                  PADDED, PING, PREFACE, REFUSED_STREAM, RST_STREAM, SETTINGS, WINDOW_UPDATE, frame, hpack,
-                  lib, message, reset, settings, window)
+                  PADDED, PING, PREFACE, REFUSED_STREAM, RST_STREAM, SETTINGS, WINDOW_UPDATE, Frames, frame,
+                  hpack, lib, message, reset, settings, window)
 
 SECONDS = lib.WAIT_SECONDS
 HEAD = [(":status", "200"), ("content-type", "application/grpc")]
@@ -124,8 +124,10 @@ class Request:
         return self.reset
 
 
-class Connection:
+class Connection(Frames):
     """One connection that the client made."""
+
+    other = "the client"
 
     def __init__(self, stream_socket, *first, greet=True):
         self.socket = stream_socket
@@ -182,50 +184,12 @@ class Connection:
         while time.monotonic() < end and not self.is_closed:
             self.read(end - time.monotonic())
 
-    def until(self, condition, what, seconds=SECONDS):
-        end = time.monotonic() + seconds
-        while not condition():
-            assert time.monotonic() < end, f"no {what} within {seconds} s"
-            assert not self.is_closed, f"the client hung up before {what}"
-            self.read(end - time.monotonic())
-
-    def closes(self, seconds=SECONDS):
-        end = time.monotonic() + seconds
-        while not self.is_closed:
-            assert time.monotonic() < end, f"still open after {seconds} s"
-            self.read(end - time.monotonic())
-
-    def ping(self):
-        """A round trip."""
-        count = sum(1 for k, f, _ in self.frames if k == PING and f & ACK)
-        self.send(frame(PING, 0, 0, b"12345678"))
-        self.until(lambda: sum(1 for k, f, _ in self.frames if k == PING and f & ACK) > count, "PING's answer")
-
-    def read(self, seconds):
-        self.socket.settimeout(max(seconds, 0.001))
-        try:
-            piece = self.socket.recv(65536)
-        except (TimeoutError, ssl.SSLWantReadError):
-            return
-        except (OSError, ssl.SSLError):
-            piece = b""
-        if not piece:
-            self.is_closed = True
-            return
-        self.received += piece
-        if len(self.preface) < len(PREFACE):
-            need = len(PREFACE) - len(self.preface)
-            self.preface += self.received[:need]
-            self.received = self.received[need:]
-            assert PREFACE.startswith(self.preface), self.preface
-        while len(self.received) >= 9:
-            size = int.from_bytes(self.received[:3], "big")
-            if len(self.received) < 9 + size:
-                return
-            kind, flags = self.received[3], self.received[4]
-            stream = int.from_bytes(self.received[5:9], "big") & 0x7FFFFFFF
-            body, self.received = self.received[9:9 + size], self.received[9 + size:]
-            self.take(kind, flags, stream, body)
+    def begin(self):
+        """The client's preface."""
+        need = len(PREFACE) - len(self.preface)
+        self.preface += self.received[:need]
+        self.received = self.received[need:]
+        assert PREFACE.startswith(self.preface), self.preface
 
     def take(self, kind, flags, stream, body):
         if stream == 0:

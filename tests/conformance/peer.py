@@ -124,7 +124,61 @@ class Answer:
         return f"{self.order} {self.blocks} data={self.data[:60]!r} reset={self.reset}"
 
 
-class Peer:
+class Frames:
+    """The reading half of a peer: bytes of self.socket become take(kind, flags, stream, payload), and a
+    subclass keeps [(kind, flags, payload)] of connection frames in self.frames."""
+
+    other = "the server"
+
+    def begin(self):
+        """Bytes came: what is no frame yet is taken off."""
+
+    def until(self, condition, what, seconds=lib.WAIT_SECONDS):
+        """Reads until the condition holds; fails when the other hangs up or time passes before."""
+        end = time.monotonic() + seconds
+        while not condition():
+            assert time.monotonic() < end, f"no {what} within {seconds} s"
+            assert not self.is_closed, f"{self.other} hung up before {what} ({self.goaway})"
+            self.read(end - time.monotonic())
+
+    def closes(self, seconds=lib.WAIT_SECONDS):
+        """Reads until the other hangs up; fails when it does not."""
+        end = time.monotonic() + seconds
+        while not self.is_closed:
+            assert time.monotonic() < end, f"still open after {seconds} s"
+            self.read(end - time.monotonic())
+
+    def read(self, seconds):
+        """Takes what comes next, within that time."""
+        self.socket.settimeout(max(seconds, 0.001))
+        try:
+            piece = self.socket.recv(65536)
+        except (TimeoutError, ssl.SSLWantReadError):
+            return
+        except (OSError, ssl.SSLError):
+            piece = b""
+        if not piece:
+            self.is_closed = True
+            return
+        self.received += piece
+        self.begin()
+        while len(self.received) >= 9:
+            size = int.from_bytes(self.received[:3], "big")
+            if len(self.received) < 9 + size:
+                return
+            kind, flags = self.received[3], self.received[4]
+            stream = int.from_bytes(self.received[5:9], "big") & 0x7FFFFFFF
+            payload, self.received = self.received[9:9 + size], self.received[9 + size:]
+            self.take(kind, flags, stream, payload)
+
+    def ping(self):
+        """A round trip: all the other had to say about what was sent before has come."""
+        count = sum(1 for k, f, _ in self.frames if k == PING and f & ACK)
+        self.send(frame(PING, 0, 0, b"12345678"))
+        self.until(lambda: sum(1 for k, f, _ in self.frames if k == PING and f & ACK) > count, "PING's answer")
+
+
+class Peer(Frames):
     """One connection to the server under test."""
 
     def __init__(self, server, *first, alpn="h2", preface=True, receive_buffer=None):
@@ -201,49 +255,6 @@ class Peer:
         answer = self.answers[stream]
         self.until(lambda: answer.is_over, f"an answer on stream {stream}")
         return answer
-
-    def until(self, condition, what, seconds=lib.WAIT_SECONDS):
-        """Reads until the condition holds; fails when the server hangs up or time passes before."""
-        end = time.monotonic() + seconds
-        while not condition():
-            assert time.monotonic() < end, f"no {what} within {seconds} s"
-            assert not self.is_closed, f"the server hung up before {what} ({self.goaway})"
-            self.read(end - time.monotonic())
-
-    def closes(self, seconds=lib.WAIT_SECONDS):
-        """Reads until the server hangs up; fails when it does not."""
-        end = time.monotonic() + seconds
-        while not self.is_closed:
-            assert time.monotonic() < end, f"still open after {seconds} s"
-            self.read(end - time.monotonic())
-
-    def read(self, seconds):
-        """Takes what comes next, within that time."""
-        self.socket.settimeout(max(seconds, 0.001))
-        try:
-            piece = self.socket.recv(65536)
-        except (TimeoutError, ssl.SSLWantReadError):
-            return
-        except (OSError, ssl.SSLError):
-            piece = b""
-        if not piece:
-            self.is_closed = True
-            return
-        self.received += piece
-        while len(self.received) >= 9:
-            size = int.from_bytes(self.received[:3], "big")
-            if len(self.received) < 9 + size:
-                return
-            kind, flags = self.received[3], self.received[4]
-            stream = int.from_bytes(self.received[5:9], "big") & 0x7FFFFFFF
-            payload, self.received = self.received[9:9 + size], self.received[9 + size:]
-            self.take(kind, flags, stream, payload)
-
-    def ping(self):
-        """A round trip: all the server had to say about what was sent before has come."""
-        count = sum(1 for k, f, _ in self.frames if k == PING and f & ACK)
-        self.send(frame(PING, 0, 0, b"12345678"))
-        self.until(lambda: sum(1 for k, f, _ in self.frames if k == PING and f & ACK) > count, "PING's answer")
 
     def take(self, kind, flags, stream, payload):
         if stream == 0:
