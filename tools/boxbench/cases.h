@@ -1,13 +1,7 @@
 /* What is measured of a Box server. */
 #pragma once
 
-#include "load.h"
-
-/* The static `true` to run; borrowed for the program's life. */
-typedef struct bench_program {
-    uint8_t *data;
-    size_t len;
-} bench_program;
+#include "session_calls.h"
 
 int bench_program_read(const char *path, bench_program *out, box_error *err) BOX_MUST_USE;
 

@@ -23,6 +23,9 @@ static void *run(void *arg)
     t->rc = p->prepare != NULL ? p->prepare(&t->worker, &t->err) : 0;
     (void)pthread_barrier_wait(t->start);
     for (size_t i = 0; t->rc == 0 && i < t->calls; i++) {
+        t->rc = p->before != NULL ? p->before(&t->worker, &t->err) : 0;
+        if (t->rc < 0)
+            break;
         box_time begin = box_now();
         t->rc = p->call(&t->worker, &t->err);
         bench_add(&t->samples, box_now() - begin);

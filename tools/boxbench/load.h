@@ -21,6 +21,7 @@ typedef struct load_plan {
     unsigned threads_each;                          /* on one connection */
     size_t calls;                                   /* in all, shared out evenly */
     int (*prepare)(load_worker *w, box_error *err); /* NULL: nothing; not measured */
+    int (*before)(load_worker *w, box_error *err);  /* each call; NULL: nothing; not measured */
     int (*call)(load_worker *w, box_error *err);
     void (*finish)(load_worker *w); /* NULL: nothing */
     void *arg;

@@ -12,6 +12,7 @@
 #include "floor.h"
 #include "hostile.h"
 #include "rpc.h"
+#include "warm.h"
 
 enum { OPT_JSON = 'j', OPT_ENDPOINT = 'e', OPT_QUICK = 'q', OPT_RPC = 'r', OPT_SERVERS = 's' };
 enum { OPT_HOSTILE = 'h' + 256 };
@@ -89,6 +90,26 @@ static size_t scale(const bench *b, size_t calls)
     return b->quick ? calls / 10 : calls;
 }
 
+/* Left out, with their ratio, where the server keeps nothing ready or its groups are not seen. */
+static int measure_warm(bench *b, box_error *err)
+{
+    const load_target *t = &b->target;
+    int size = 0;
+    bench_case *clean = next_case(b, "lifecycle.clean");
+    if (bench_clean(t, scale(b, 200), clean, err) < 0)
+        return box_wrap(err, "lifecycle.clean");
+    b->n_cases -= clean->count == 0;
+    if (bench_warm_size(t, &size, err) < 0)
+        return box_wrap(err, "warm");
+    if (size == 0)
+        return 0;
+    if (bench_warm_exec(t, scale(b, 500), next_case(b, "warm.exec"), err) < 0 ||
+        bench_warm_lifecycle(t, scale(b, 500), next_case(b, "warm.c1"), err) < 0 ||
+        bench_warm_run(t, scale(b, 500), next_case(b, "warm.run"), err) < 0)
+        return box_wrap(err, "warm");
+    return 0;
+}
+
 static int measure(bench *b, box_error *err)
 {
     const load_target *t = &b->target;
@@ -108,7 +129,7 @@ static int measure(bench *b, box_error *err)
     if (bench_lifecycle(t, 1, scale(b, 500), next_case(b, "lifecycle.c1"), err) < 0 ||
         bench_lifecycle(t, 8, scale(b, 800), next_case(b, "lifecycle.c8"), err) < 0)
         return box_wrap(err, "lifecycle");
-    return 0;
+    return measure_warm(b, err);
 }
 
 static bench_case *find_case(bench *b, const char *name)
@@ -134,6 +155,10 @@ static const ratio ratios[] = {
     {"exec_p99_over_p50", "exec.c1", 99, "exec.c1", 50, "how steady Exec is"},
     {"lifecycle_p50", "lifecycle.c1", 50, "floor.clone", 50,
      "create, Exec, delete to one clone3 with seven namespaces"},
+    {"warm_over_exec", "warm.c1", 50, "warm.exec", 50,
+     "create, Exec, delete from a full pool to Exec alone"},
+    {"warm_run_over_exec", "warm.run", 50, "warm.exec", 50,
+     "Exec without a session from a full pool to Exec in one"},
 };
 
 /* 0 when a case is missing. */
