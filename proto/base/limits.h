@@ -16,6 +16,9 @@
 #define BOX_MAX_INFLATE_RATIO  256
 /* Header list, counted as HTTP/2 does (name + value + 32): grpc-conformance.md, 36. */
 #define BOX_MAX_HEADER_LIST_BYTES (16 * 1024)
+/* What a server's side of a connection remembers of the fields it sent (RFC 7541, 4.2), of 4096: a
+ * handful repeat in every answer, and each idle connection keeps it. */
+#define BOX_HPACK_TABLE_BYTES 1024
 /* Header list we send at most, below nghttp2's 64 KiB for a block. */
 #define BOX_MAX_SENT_HEADER_BYTES (60 * 1024)
 /* What fits into that list at 32 bytes a field. */

@@ -34,6 +34,8 @@ static void session_new(box_h2 *h)
     nghttp2_option_set_no_rfc9113_leading_and_trailing_ws_validation(option, 1);
     /* Counted by h2_guard.c, with a clock that is passed in. */
     nghttp2_option_set_stream_reset_rate_limit(option, UINT32_MAX, UINT32_MAX);
+    if (h->config.server)
+        nghttp2_option_set_max_deflate_dynamic_table_size(option, BOX_HPACK_TABLE_BYTES);
     nghttp2_option_set_no_http_messaging(option, h->config.server); /* h2_rules.c */
     nghttp2_session_callbacks *cb = box_h2_callbacks_new();
     rv = h->config.server ? nghttp2_session_server_new2(&h->session, cb, h, option)

@@ -347,6 +347,9 @@ box_bytes box_tls_pending(const box_tls *t)
 void box_tls_consume(box_tls *t, size_t len)
 {
     box_buf_consume(&t->out, len);
+    /* The handshake sent more than an idle connection ever needs again. */
+    if (t->ready && t->written == 0 && box_buf_len(&t->out) == 0)
+        box_buf_done(&t->out);
 }
 
 bool box_tls_is_ready(const box_tls *t)
