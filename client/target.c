@@ -77,6 +77,23 @@ static int parse_dns(const char *rest, box_target *out, box_error *err)
     return 0;
 }
 
+/* One address of a list. */
+static int add_item(const char *item, int family, box_target *out, box_error *err)
+{
+    BOX_AUTO(box_target_done) box_target one = {0};
+    if (parse_dns(item, &one, err) < 0)
+        return -1;
+    if (one.addresses.count == 0 || one.addresses.items[0].at.ss_family != family)
+        return box_fail(err, BOX_VALIDATION, "%s is no such address", item);
+    if (out->addresses.count == BOX_CLIENT_ADDRESSES)
+        return box_fail(err, BOX_VALIDATION, "more than %d addresses", BOX_CLIENT_ADDRESSES);
+    if (out->host == NULL)
+        *out = take_target(&one);
+    else
+        box_addresses_add(&out->addresses, &one.addresses.items[0].at, one.addresses.items[0].len);
+    return 0;
+}
+
 /* "a:1,b:2": addresses only, of one family. The first one names the server. */
 static int parse_list(const char *text, int family, box_target *out, box_error *err)
 {
@@ -85,22 +102,9 @@ static int parse_list(const char *text, int family, box_target *out, box_error *
     char *save = NULL;
     *out = (box_target){0};
     for (char *item = strtok_r(copy, ",", &save); item != NULL; item = strtok_r(NULL, ",", &save)) {
-        box_target one = {0};
-        int rc = parse_dns(item, &one, err);
-        if (rc == 0 && (one.addresses.count == 0 || one.addresses.items[0].at.ss_family != family))
-            rc = box_fail(err, BOX_VALIDATION, "target %s: %s is no such address", text, item);
-        if (rc == 0 && out->addresses.count == BOX_CLIENT_ADDRESSES)
-            rc = box_fail(err, BOX_VALIDATION, "target %s has more than %d addresses", text,
-                          BOX_CLIENT_ADDRESSES);
-        if (rc == 0 && out->host == NULL)
-            *out = take_target(&one);
-        else if (rc == 0)
-            box_addresses_add(&out->addresses, &one.addresses.items[0].at,
-                              one.addresses.items[0].len);
-        box_target_done(&one);
-        if (rc < 0) {
+        if (add_item(item, family, out, err) < 0) {
             box_target_done(out);
-            return -1;
+            return box_wrap(err, "target %s", text);
         }
     }
     if (out->host == NULL)

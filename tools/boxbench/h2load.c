@@ -60,9 +60,10 @@ static int parse(const char *text, const bench_shape *s, bench_peer_kind kind, b
 {
     size_t each = kind == BENCH_NGHTTPD ? FILE_BYTES : s->stream ? STREAM_BYTES : ANSWER_BYTES;
     const char *finished = strstr(text, "finished in ");
+    const char *rate = finished != NULL ? strstr(finished, ", ") : NULL;
     const char *succeeded = strstr(text, " succeeded");
-    if (finished == NULL || succeeded == NULL ||
-        sscanf(finished, "finished in %*[^,], %lf req/s", &out->rps) != 1)
+    out->rps = rate != NULL ? strtod(rate + 2, NULL) : 0;
+    if (succeeded == NULL || out->rps <= 0)
         return box_fail(err, BOX_INTERNAL, "h2load printed something else than expected");
     while (succeeded > text && succeeded[-1] >= '0' && succeeded[-1] <= '9')
         succeeded--;
@@ -84,9 +85,12 @@ static int read_times(const bench_files *f, bench_result *out, box_error *err)
     if (file == NULL)
         return box_fail_errno(err, "open h2load's log");
     bench_case times = {0};
-    unsigned long us;
-    while (fscanf(file, "%*u %*d %lu", &us) == 1)
-        bench_add(&times, us * BOX_US);
+    char line[128];
+    while (fgets(line, sizeof line, file) != NULL) {
+        const char *last = strrchr(line, '\t');
+        if (last != NULL)
+            bench_add(&times, strtoul(last + 1, NULL, 10) * BOX_US);
+    }
     (void)fclose(file);
     (void)remove(path);
     size_t count = times.count;

@@ -11,6 +11,10 @@
 
 enum { DESCRIPTORS_BESIDE = 64 };
 
+typedef struct idle_connection {
+    box_channel *channel;
+} idle_connection;
+
 int bench_pss_bytes(pid_t pid, double *out, box_error *err)
 {
     char path[64], line[128];
@@ -68,18 +72,18 @@ int bench_idle(const bench_peer *peer, const bench_files *files, size_t connecti
     double before = 0, after = 0;
     if (allow_descriptors(2 * connections + DESCRIPTORS_BESIDE, err) < 0)
         return -1;
-    box_channel **channels = box_alloc(connections * sizeof *channels);
+    idle_connection *all = box_alloc(connections * sizeof *all);
     int rc = open_one(peer, files, &first, err);
     if (rc == 0)
         rc = bench_pss_bytes(peer->process.pid, &before, err);
     for (size_t i = 0; rc == 0 && i < connections; i++)
-        rc = open_one(peer, files, &channels[i], err);
+        rc = open_one(peer, files, &all[i].channel, err);
     if (rc == 0)
         rc = bench_pss_bytes(peer->process.pid, &after, err);
     box_channel_free(first);
     for (size_t i = 0; i < connections; i++)
-        box_channel_free(channels[i]);
-    free(channels);
+        box_channel_free(all[i].channel);
+    free(all);
     *out = (after - before) / (double)connections;
     return rc < 0 ? box_wrap(err, "idle connections to %s", peer->name) : 0;
 }

@@ -145,7 +145,9 @@ static int start_grpc(const char *const argv[], bench_peer *p, box_error *err)
     if (bench_process_start(argv, SERVER_CPU, &p->process, err) < 0 ||
         bench_process_line(&p->process, line, sizeof line, err) < 0)
         return -1;
-    if (sscanf(line, "ready tls=%u", &p->port) != 1)
+    const char *port = strstr(line, "tls=");
+    p->port = port != NULL ? (unsigned)strtoul(port + strlen("tls="), NULL, 10) : 0;
+    if (p->port == 0)
         return box_fail(err, BOX_INTERNAL, "%s said \"%s\"", p->name, line);
     return 0;
 }
