@@ -450,6 +450,7 @@ static void hosts_with_fewer_control_groups_say_so(void **state)
         box_error err =
             test_box_refused(&b, &w, (box_warden_create){.required = BOX_G_COMMAND_CGROUP});
         assert_string_equal(box_error_get(&err, "guarantees"), "command_cgroup");
+        test_warden_await_clean(&w);
         assert_int_equal(cgroups_named(&b.instance, "box-"), 0);
         test_boxd_close(&b);
         test_warden_done(&w);
