@@ -64,6 +64,7 @@ typedef struct warden_job {
     pid_t pid;
     int result; /* socket the helper reports on */
     box_time deadline;
+    box_time not_before; /* of JOB_DESTROY, unless the sandbox is dead before */
 } warden_job;
 
 /* What a helper sends, with the descriptors that answer.fds tells. */
@@ -134,6 +135,7 @@ struct box_warden {
     size_t n_queue;     /* those that boxd asked for */
     box_list running;
     size_t n_running;
+    bool deferred; /* a job of the queue waits for its time alone */
     size_t n_waiters;
     size_t n_retries; /* sandboxes with retry_at */
     bool strangers;   /* a helper ended: what it left may wait to be reaped */

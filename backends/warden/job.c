@@ -206,14 +206,19 @@ static int start(box_warden *w, warden_job *job, box_error *err)
 }
 
 /* One that ends begins nothing, but what DESTROY has answered for it still removes. */
-static warden_job *next_ready(const box_warden *w)
+static warden_job *next_ready(box_warden *w)
 {
-    if (w->stopping && box_now() >= w->remove_by)
+    box_time now = box_now();
+    w->deferred = false;
+    if (w->stopping && now >= w->remove_by)
         return NULL;
     for (box_list *at = w->queue.next; at != &w->queue; at = at->next) {
         warden_job *job = BOX_CONTAINER(at, warden_job, link);
-        if (!job->sandbox->busy && (!w->stopping || job->kind == JOB_DESTROY))
+        if (job->sandbox->busy || (w->stopping && job->kind != JOB_DESTROY))
+            continue;
+        if (job->sandbox->dead || job->not_before <= now)
             return job;
+        w->deferred = true;
     }
     return NULL;
 }

@@ -93,11 +93,11 @@ void box_warden_sandbox_free(box_warden *w, warden_sandbox *s)
 /* --- the end ---------------------------------------------------------------------------------- */
 
 /* Whoever waits for the end of its processes does not wait for a helper too: killing never blocks.
- * The helper lifts what would slow the dying, and looks again. */
-static void kill_now(const box_warden *w, const warden_sandbox *s)
+ * The helper comes when they are dead; if they take long, to lift what slows them. */
+static bool kill_now(const box_warden *w, const warden_sandbox *s)
 {
-    if (w->ops->pid1_is_all && s->pid.fd >= 0)
-        (void)pidfd_send_signal(s->pid.fd, SIGKILL, NULL, 0); /* it may have ended */
+    return w->ops->pid1_is_all && s->pid.fd >= 0 &&
+           pidfd_send_signal(s->pid.fd, SIGKILL, NULL, 0) == 0;
 }
 
 void box_warden_sandbox_end(box_warden *w, warden_sandbox *s)
@@ -105,8 +105,10 @@ void box_warden_sandbox_end(box_warden *w, warden_sandbox *s)
     if (s->state == SANDBOX_ENDING)
         return;
     s->state = SANDBOX_ENDING;
-    kill_now(w, s);
-    box_warden_job_queue(w, box_warden_job_new(JOB_DESTROY, s, 0, 0));
+    warden_job *job = box_warden_job_new(JOB_DESTROY, s, 0, 0);
+    if (kill_now(w, s))
+        job->not_before = box_time_add(box_now(), BOX_WARDEN_DYING_MS * BOX_MS);
+    box_warden_job_queue(w, job);
 }
 
 static void retry(box_warden *w, warden_sandbox *s)

@@ -310,7 +310,7 @@ static void reap_strangers(box_warden *w)
 static bool finished(const box_warden *w, bool *failed)
 {
     if (w->stopping)
-        return w->n_running == 0; /* what can be started was, just before */
+        return w->n_running == 0 && !w->deferred; /* what can be started was, just before */
     if (!w->removing)
         return false;
     *failed = box_map_count(w->sandboxes) > 0;
@@ -322,7 +322,7 @@ static int wait_and_handle(box_warden *w, box_error *err)
     bool ticks = w->n_running > 0 || w->removing || w->n_retries > 0 || w->strangers;
     struct epoll_event e;
     /* One at a time: no event of a batch can then name something an earlier one has freed. */
-    int n = epoll_wait(w->epoll, &e, 1, ticks ? TICK_MS : -1);
+    int n = epoll_wait(w->epoll, &e, 1, w->deferred ? BOX_WARDEN_DYING_MS : ticks ? TICK_MS : -1);
     if (n < 0 && errno != EINTR)
         return box_fail_errno(err, "wait for events");
     if (n > 0) {

@@ -350,6 +350,9 @@
 #define BOX_WARDEN_LOCK_SECONDS 2
 /* Answers that a boxd has not read; then its connection ends. */
 #define BOX_WARDEN_MAX_UNSENT 4096
+/* How long processes of a sandbox that were killed may take to die before a helper sees to it; a
+ * helper of its own costs more than most need. */
+#define BOX_WARDEN_DYING_MS 20
 /* How long a private warden (--boxd-fd) works on removing its sandboxes once boxd is gone, and one
  * that gets SIGTERM on those that are to go. */
 #define BOX_WARDEN_REMOVE_SECONDS 60
