@@ -122,11 +122,7 @@ class Boxd:
 
     def start_boxd(self, wait_backend=True):
         """The half that callers see; returns once its backend works."""
-        self.boxd = lib.Server(
-            ["setpriv", f"--reuid={BOXD_UID}", f"--regid={BOXD_UID}", "--clear-groups",
-             "--no-new-privs", "--inh-caps=-all", "--bounding-set=-all", self.boxd_program,
-             "--config", self.folder.file("boxd.yaml")],
-            self.folder.file(f"boxd.{time.monotonic_ns()}.log"))
+        self.spawn_boxd()
         match = lib.wait_for(self._listening, f"boxd listens, it said {self.boxd.log()}")
         self.port = int(match.group(1))
         with open(os.path.join(self.state_dir, "admin.token"), encoding="ascii") as f:
@@ -135,6 +131,14 @@ class Boxd:
             self.ca = f.read()
         if wait_backend:
             self.wait_backend()
+
+    def spawn_boxd(self):
+        """Without waiting for anything."""
+        self.boxd = lib.Server(
+            ["setpriv", f"--reuid={BOXD_UID}", f"--regid={BOXD_UID}", "--clear-groups",
+             "--no-new-privs", "--inh-caps=-all", "--bounding-set=-all", self.boxd_program,
+             "--config", self.folder.file("boxd.yaml")],
+            self.folder.file(f"boxd.{time.monotonic_ns()}.log"))
 
     def _listening(self):
         if not self.boxd.is_running():
