@@ -109,7 +109,7 @@ typedef struct warden_sandbox {
     int status;       /* wait status of PID 1, -1 = not known */
     uint64_t conn;    /* serial of the connection that created or kept it */
     box_list waiters;
-    box_time retry_at; /* 0 = no destroy is to be tried again */
+    box_time retry_at; /* when its destroy, or adoption, is tried again; 0 = not */
 } warden_sandbox;
 
 struct box_warden {

@@ -105,6 +105,10 @@ void box_warden_sandbox_end(box_warden *w, warden_sandbox *s)
     if (s->state == SANDBOX_ENDING)
         return;
     s->state = SANDBOX_ENDING;
+    if (s->retry_at != 0) { /* of an adoption */
+        s->retry_at = 0;
+        w->n_retries--;
+    }
     warden_job *job = box_warden_job_new(JOB_DESTROY, s, 0, 0);
     if (kill_now(w, s))
         job->not_before = box_time_add(box_now(), BOX_WARDEN_DYING_MS * BOX_MS);
@@ -113,9 +117,16 @@ void box_warden_sandbox_end(box_warden *w, warden_sandbox *s)
 
 static void retry(box_warden *w, warden_sandbox *s)
 {
+    job_kind kind = s->state == SANDBOX_ENDING ? JOB_DESTROY : JOB_ADOPT;
     s->retry_at = 0;
     w->n_retries--;
-    box_warden_job_queue(w, box_warden_job_new(JOB_DESTROY, s, 0, 0));
+    box_warden_job_queue(w, box_warden_job_new(kind, s, 0, 0));
+}
+
+static void retry_later(box_warden *w, warden_sandbox *s)
+{
+    s->retry_at = box_time_add(box_now(), BOX_WARDEN_RETRY_SECONDS * BOX_SECOND);
+    w->n_retries++;
 }
 
 static void add_waiter(box_warden *w, warden_sandbox *s, uint64_t conn, uint64_t id,
@@ -136,7 +147,7 @@ void box_warden_sandbox_end_for(box_warden *w, warden_sandbox *s, uint64_t conn,
         box_warden_conn_answer_error(w, conn, id, &(box_error){0});
     else
         add_waiter(w, s, conn, id, sweep);
-    if (s->retry_at != 0)
+    if (s->retry_at != 0 && s->state == SANDBOX_ENDING)
         retry(w, s); /* somebody waits: at once */
     box_warden_sandbox_end(w, s);
 }
@@ -204,8 +215,7 @@ static void destroyed(box_warden *w, warden_sandbox *s, const warden_result *r)
     tell_waiters(w, s, false, &r->error);
     if (r->error.reason != BOX_NONE) {
         log_sandbox(BOX_WARN, "sandbox.destroy_failed", s, &r->error);
-        s->retry_at = box_time_add(box_now(), BOX_WARDEN_RETRY_SECONDS * BOX_SECOND);
-        w->n_retries++;
+        retry_later(w, s);
         return;
     }
     log_sandbox(BOX_INFO, "sandbox.destroyed", s, NULL);
@@ -259,16 +269,29 @@ void box_warden_sandboxes_end_all(box_warden *w)
 /* --- helpers' results ------------------------------------------------------------------------- */
 
 /* The pidfd is the warden's from now on; boxd gets a copy with the answer. */
+static int watch_pidfd(box_warden *w, warden_sandbox *s, int pidfd, box_error *err)
+{
+    BOX_AUTO(box_closep) int own = fcntl(pidfd, F_DUPFD_CLOEXEC, 0);
+    if (own < 0)
+        return box_fail_errno(err, "keep a pidfd");
+    if (box_warden_watch_add(w, &s->pid, own, EPOLLIN, err) < 0)
+        return -1;
+    (void)box_take_fd(&own);
+    return 0;
+}
+
 static void keep_pidfd(box_warden *w, warden_sandbox *s, const warden_result *r, const int *fds)
 {
     size_t at = 0;
     for (uint32_t bit = 1; bit < BOX_ANSWER_FD_PIDFD; bit <<= 1)
         at += (r->answer.fds & bit) != 0 ? 1 : 0;
     box_error err = {0};
-    int own = (r->answer.fds & BOX_ANSWER_FD_PIDFD) != 0 ? fcntl(fds[at], F_DUPFD_CLOEXEC, 0) : -1;
     box_warden_watch_close(w, &s->pid);
-    if (own >= 0 && box_warden_watch_add(w, &s->pid, own, EPOLLIN, &err) < 0)
-        log_sandbox(BOX_WARN, "sandbox.unwatched", s, &err);
+    if ((r->answer.fds & BOX_ANSWER_FD_PIDFD) == 0 || watch_pidfd(w, s, fds[at], &err) == 0)
+        return;
+    log_sandbox(BOX_WARN, "sandbox.unwatched", s, &err);
+    if (s->state == SANDBOX_LIVE && s->retry_at == 0)
+        retry_later(w, s);
 }
 
 static void created(box_warden *w, const warden_job *job, const warden_result *r, const int *fds,
@@ -294,12 +317,20 @@ static void created(box_warden *w, const warden_job *job, const warden_result *r
     box_warden_sandbox_end(w, s);
 }
 
+/* Only one that is known to have ended goes: a helper that could not be started, or was too late,
+ * says nothing about the sandbox. */
 static void adopted(box_warden *w, const warden_job *job, const warden_result *r, const int *fds)
 {
     warden_sandbox *s = job->sandbox;
     if (r->error.reason == BOX_NONE) {
         keep_pidfd(w, s, r, fds);
         log_sandbox(BOX_INFO, "sandbox.adopted", s, NULL);
+        return;
+    }
+    if (r->error.reason != BOX_SESSION_BROKEN) {
+        log_sandbox(BOX_WARN, "sandbox.adopt_failed", s, &r->error);
+        if (s->state == SANDBOX_LIVE && s->retry_at == 0)
+            retry_later(w, s);
         return;
     }
     log_sandbox(BOX_INFO, "sandbox.lost", s, &r->error);

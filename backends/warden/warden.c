@@ -241,28 +241,40 @@ static int remove_stale(const char *path, box_error *err)
     return unlink(path) < 0 ? box_fail_errno(err, "remove the old socket") : 0;
 }
 
-int box_warden_listen(box_warden *w, box_error *err)
+static int bind_as(int fd, const char *path, uid_t owner, box_error *err)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
-    const char *path = w->config->socket;
-    if (path == NULL)
-        return box_fail(err, BOX_VALIDATION, "socket is not configured");
-    if (strlen(path) >= sizeof address.sun_path)
-        return box_violation(err, "socket", "longer than %zu bytes", sizeof address.sun_path - 1);
     memcpy(address.sun_path, path, strlen(path));
-    if (remove_stale(path, err) < 0)
-        return -1;
-    BOX_AUTO(box_closep) int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (fd < 0)
-        return box_fail_errno(err, "make a socket");
     mode_t before = umask(0177);
     int rc = bind(fd, (struct sockaddr *)&address, sizeof address);
     (void)umask(before);
     if (rc < 0)
         return box_fail_errno(err, "bind the socket");
-    if (lchown(path, w->peer_uid, (gid_t)-1) < 0 || chmod(path, 0660) < 0 ||
+    if (lchown(path, owner, (gid_t)-1) < 0 || chmod(path, 0660) < 0 ||
         listen(fd, BOX_WARDEN_MAX_CONNECTIONS) < 0)
         return box_fail_errno(err, "open the socket to boxd");
+    return 0;
+}
+
+/* Bound under another name first: boxd finds it at its own only once it may connect. */
+int box_warden_listen(box_warden *w, box_error *err)
+{
+    char early[sizeof((struct sockaddr_un *)0)->sun_path];
+    const char *path = w->config->socket;
+    if (path == NULL)
+        return box_fail(err, BOX_VALIDATION, "socket is not configured");
+    int n = snprintf(early, sizeof early, "%s.new", path);
+    if (n < 0 || (size_t)n >= sizeof early)
+        return box_violation(err, "socket", "longer than %zu bytes", sizeof early - sizeof ".new");
+    if (remove_stale(path, err) < 0 || remove_stale(early, err) < 0)
+        return -1;
+    BOX_AUTO(box_closep) int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0)
+        return box_fail_errno(err, "make a socket");
+    if (bind_as(fd, early, w->peer_uid, err) < 0)
+        return -1;
+    if (rename(early, path) < 0)
+        return box_fail_errno(err, "put the socket in its place");
     w->listener.ready = box_warden_conn_accept;
     if (box_warden_watch_add(w, &w->listener, fd, EPOLLIN, err) < 0)
         return -1;

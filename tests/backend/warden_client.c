@@ -28,14 +28,31 @@
 
 #include "base/fd.h"
 
-enum { PATIENCE_MS = 60000 };
+enum { PATIENCE_MS = 60000, MAX_UNDONE = 32 };
 
 /* --- the warden ------------------------------------------------------------------------------- */
+
+/* Those of tests that are not done: one that fails leaves its function before its end. */
+static struct {
+    char dir[64];
+    pid_t pid;
+} undone[MAX_UNDONE];
+
+static size_t place_of(const char *dir)
+{
+    for (size_t i = 0; i < MAX_UNDONE; i++) {
+        if (strcmp(undone[i].dir, dir) == 0)
+            return i;
+    }
+    fail_msg("too many wardens at once");
+    return 0;
+}
 
 void test_warden_init(test_warden *w, const char *extra)
 {
     *w = (test_warden){.dir = "/tmp/box-test-XXXXXX"};
     assert_non_null(mkdtemp(w->dir));
+    (void)snprintf(undone[place_of("")].dir, sizeof undone[0].dir, "%s", w->dir);
     assert_int_equal(chmod(w->dir, 0711), 0);
     (void)snprintf(w->socket, sizeof w->socket, "%s/warden", w->dir);
     char path[96];
@@ -119,6 +136,7 @@ void test_warden_start(test_warden *w)
     (void)unlink(w->socket); /* a killed one's helper may still listen there for a moment */
     w->pid = fork();
     assert_true(w->pid >= 0);
+    undone[place_of(w->dir)].pid = w->pid;
     if (w->pid == 0) {
         if (w->group != NULL)
             enter_group(w->group);
@@ -149,7 +167,7 @@ int test_warden_stop(test_warden *w, int signo)
     int status;
     assert_int_equal(kill(w->pid, signo), 0);
     assert_int_equal(waitpid(w->pid, &status, 0), w->pid);
-    w->pid = 0;
+    w->pid = undone[place_of(w->dir)].pid = 0;
     return status;
 }
 
@@ -173,6 +191,44 @@ void test_warden_done(test_warden *w)
     if (w->pid > 0)
         (void)test_warden_stop(w, SIGTERM);
     remove_all(AT_FDCWD, w->dir);
+    undone[place_of(w->dir)].dir[0] = '\0';
+}
+
+/* A private warden whose boxd is gone removes what the state files name, and ends. */
+static void sweep(size_t i)
+{
+    char config[sizeof undone + 16];
+    int pair[2];
+    (void)snprintf(config, sizeof config, "%s/config", undone[i].dir);
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET, 0, pair) < 0)
+        return;
+    pid_t pid = fork();
+    if (pid == 0) {
+        (void)close(pair[1]);
+        if (dup2(pair[0], 3) == 3)
+            (void)execl(BOX_WARDEN_PROGRAM, BOX_WARDEN_PROGRAM, "--config", config, "--boxd-fd",
+                        "3", (char *)NULL);
+        _exit(127);
+    }
+    (void)close(pair[0]);
+    (void)close(pair[1]);
+    if (pid > 0)
+        (void)waitpid(pid, NULL, 0);
+}
+
+int test_wardens_end(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < MAX_UNDONE; i++) {
+        if (undone[i].dir[0] == '\0')
+            continue;
+        if (undone[i].pid > 0 && kill(undone[i].pid, SIGKILL) == 0)
+            (void)waitpid(undone[i].pid, NULL, 0);
+        sweep(i);
+        remove_all(AT_FDCWD, undone[i].dir);
+        undone[i].dir[0] = '\0';
+    }
+    return 0;
 }
 
 size_t test_warden_states(const test_warden *w)

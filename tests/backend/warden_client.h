@@ -26,6 +26,8 @@ void test_warden_start(test_warden *w);
 int test_warden_stop(test_warden *w, int signo);
 /* Also removes the directory. */
 void test_warden_done(test_warden *w);
+/* Of a group: ends and cleans up after the wardens of tests that failed. */
+int test_wardens_end(void **state);
 /* State files that are there. */
 size_t test_warden_states(const test_warden *w);
 /* Waits until there are none: nothing of a sandbox is left when its file goes. */

@@ -418,6 +418,34 @@ static void older_kernels_are_served_too(void **state)
     }
 }
 
+/* No helper can be watched, so that nothing can be found out about what lives. */
+static void sandboxes_stay_while_a_warden_cannot_look_at_them(void **state)
+{
+    (void)state;
+    test_warden w = new_warden();
+    test_boxd b = new_boxd(&w);
+    test_box box;
+    test_box_create(&b, &w, plain, &box);
+    assert_string_equal(test_box_output(&box, "echo x > /workspace/f; echo made"), "made");
+    for (int weak = 1; weak >= 0; weak--) {
+        (void)test_warden_stop(&w, SIGKILL);
+        box_uid instance = b.instance;
+        test_boxd_close(&b);
+        w.refused_call = weak ? SYS_pidfd_open : 0;
+        test_warden_start(&w);
+        test_boxd_connect(&b, &w, &instance);
+        box_warden_answer kept = test_boxd_ask(&b, BOX_WARDEN_KEEP, &box.uid);
+        assert_int_equal(kept.error.reason != BOX_NONE, weak);
+        assert_int_equal(kept.alive, weak ? BOX_DEAD : BOX_ALIVE);
+        assert_int_equal(test_warden_states(&w), 1);
+        assert_string_equal(test_box_output(&box, "cat /workspace/f"), "x");
+    }
+    test_box_destroy(&b, &box);
+    test_warden_await_clean(&w);
+    test_boxd_close(&b);
+    test_warden_done(&w);
+}
+
 #define V2_TOP "/sys/fs/cgroup"
 
 static const uint32_t limits = BOX_G_MEMORY | BOX_G_PIDS | BOX_G_CPU | BOX_G_LIVE_LIMITS;
@@ -654,6 +682,7 @@ int main(void)
         cmocka_unit_test(a_second_warden_is_refused_the_same_directory),
         cmocka_unit_test(a_private_warden_takes_its_sandboxes_with_it),
         cmocka_unit_test(older_kernels_are_served_too),
+        cmocka_unit_test(sandboxes_stay_while_a_warden_cannot_look_at_them),
         cmocka_unit_test(hosts_with_fewer_control_groups_say_so),
         cmocka_unit_test(a_configured_group_has_the_same_limits),
         cmocka_unit_test(controllers_that_were_taken_back_return_with_the_next_sandbox),
@@ -661,5 +690,5 @@ int main(void)
         cmocka_unit_test(broken_packets_end_only_their_own_connection),
         cmocka_unit_test(another_user_is_refused),
     };
-    return cmocka_run_group_tests_name("warden", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("warden", tests, NULL, test_wardens_end);
 }
