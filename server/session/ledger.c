@@ -114,6 +114,18 @@ BOX_WORKER static void write_batch(void *ledger)
 
 static void written(void *ledger);
 
+/* With the lock held, which is let go meanwhile: the loops end, and nobody waits for this one. What
+ * was promised, such as forgetting a session whose sandbox goes, is done before boxd is. */
+static void write_here_locked(box_ledger *l)
+{
+    while (!box_list_empty(&l->waiting)) {
+        box_lock_release(&l->lock);
+        write_batch(l);
+        answer_all(&l->batch, NULL); /* each has its error already */
+        box_lock_take(&l->lock);
+    }
+}
+
 /* With the lock held. What cannot be given to a worker has failed. */
 static void begin_locked(box_ledger *l)
 {
@@ -121,6 +133,8 @@ static void begin_locked(box_ledger *l)
     l->writing = true;
     if (box_loop_offload(box_loop_current(), write_batch, written, l, &err) == 0)
         return;
+    if (err.reason == BOX_SHUTTING_DOWN)
+        write_here_locked(l);
     l->writing = false;
     l->n_waiting = 0;
     answer_all(&l->waiting, &err);
@@ -129,7 +143,7 @@ static void begin_locked(box_ledger *l)
 static void written(void *ledger)
 {
     box_ledger *l = ledger;
-    answer_all(&l->batch, NULL); /* each has its error already */
+    answer_all(&l->batch, NULL);
     box_lock_take(&l->lock);
     l->writing = false;
     if (!box_list_empty(&l->waiting))

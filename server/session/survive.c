@@ -33,6 +33,36 @@ static int fill_locked(box_session *s, box_ledger_entry *e, box_time now, box_er
     return box_stored_pack(s, &e->record, err);
 }
 
+/* A change on its way to the disk. */
+typedef struct writing {
+    box_session *session;
+    void (*done)(void *arg, const box_error *err); /* NULL: nobody waits */
+    void *arg;
+} writing;
+
+/* What could not be written is written with the next look at it. */
+static void change_done(void *arg, const box_error *err)
+{
+    writing *c = arg;
+    BOX_AUTO(box_session_unrefp) box_session *s = c->session;
+    if (err != NULL) {
+        box_lock_take(&s->all->lock);
+        s->touched = true;
+        box_lock_release(&s->all->lock);
+    }
+    if (c->done != NULL)
+        c->done(c->arg, err);
+    free(c);
+}
+
+static box_ledger_entry *entry_new(box_session *s, box_session_change_kind kind,
+                                   void (*done)(void *arg, const box_error *err), void *arg)
+{
+    writing *c = box_alloc(sizeof *c);
+    *c = (writing){.session = box_session_ref(s), .done = done, .arg = arg};
+    return box_ledger_entry_new(kind, &s->uid, change_done, c);
+}
+
 static bool is_written(const box_session *s, box_session_change_kind kind)
 {
     bool lives = s->state == BOX_SESSION_STARTING || s->state == BOX_SESSION_RUNNING;
@@ -45,7 +75,7 @@ void box_session_write(box_session *s, box_session_change_kind kind,
     box_sessions *all = s->all;
     box_error err = {0};
     box_time now = box_loop_now(box_loop_current());
-    box_ledger_entry *e = box_ledger_entry_new(kind, &s->uid, done, arg);
+    box_ledger_entry *e = entry_new(s, kind, done, arg);
     box_lock_take(&all->lock); /* so that nothing is put behind the FORGET of one that ends */
     bool wanted = is_written(s, kind);
     int rc = wanted ? fill_locked(s, e, now, &err) : 0;
@@ -61,7 +91,7 @@ void box_session_touch_locked(box_session *s, box_time now, uint64_t pause_ns)
     if (!s->touched || !is_written(s, BOX_SESSION_TOUCH) ||
         now < box_time_add(s->written_at, pause_ns))
         return;
-    box_ledger_entry *e = box_ledger_entry_new(BOX_SESSION_TOUCH, &s->uid, NULL, NULL);
+    box_ledger_entry *e = entry_new(s, BOX_SESSION_TOUCH, NULL, NULL);
     fill_times_locked(s, e, now);
     box_ledger_add(s->all->ledger, e);
 }

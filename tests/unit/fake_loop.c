@@ -30,6 +30,7 @@ struct box_watch {
 struct box_loop {
     box_list posts, timers, watches;
     unsigned generation; /* a watch was made or freed */
+    bool no_workers;
 };
 
 struct box_loops {
@@ -123,11 +124,17 @@ static void run_job(void *arg)
 int box_loop_offload(box_loop *l, void (*run)(void *arg), void (*done)(void *arg), void *arg,
                      box_error *err)
 {
-    (void)err;
+    if (l->no_workers)
+        return box_fail(err, BOX_SHUTTING_DOWN, "the loops have stopped");
     job *j = box_alloc(sizeof *j);
     *j = (job){.loop = l, .run = run, .done = done, .arg = arg};
     box_loop_post(l, run_job, j);
     return 0;
+}
+
+void fake_workers_stop(box_loop *l, bool stopped)
+{
+    l->no_workers = stopped;
 }
 
 box_timer *box_timer_new(box_loop *l, void (*fn)(void *arg), void *arg)

@@ -9,3 +9,5 @@ void fake_time_advance(uint64_t ns); /* timers fire at the next turn */
 int64_t fake_wall_ns(void);          /* a wall clock that goes along */
 /* Runs posts, due timers and ready watches of all loops once; false when there was nothing. */
 bool fake_loops_turn(box_loops *all);
+/* From now on there are no workers: box_loop_offload says SHUTTING_DOWN; false: there are again. */
+void fake_workers_stop(box_loop *l, bool stopped);

@@ -508,6 +508,49 @@ static void the_ledger_writes_all_in_order_and_says_what_failed(void **state)
     box_ledger_free(l);
 }
 
+static void what_waits_when_the_workers_have_ended_is_written_all_the_same(void **state)
+{
+    rig *r = *state;
+    enum { N = 600 };
+    static note notes[N];
+    heard h = {0};
+    box_ledger *l = box_ledger_new(r->store);
+    for (unsigned i = 0; i < N; i++) {
+        box_uid uid = {.bytes = {(uint8_t)i, (uint8_t)(i >> 8), 2}};
+        notes[i] = (note){&h, i};
+        box_ledger_entry *e = box_ledger_entry_new(BOX_SESSION_PUT, &uid, hear, &notes[i]);
+        e->tenant = box_strdup("t");
+        box_ledger_add(l, e); /* the first begins a batch: the worker has that one still */
+        fake_workers_stop(box_loop_current(), true);
+    }
+    rig_settle(r);
+    fake_workers_stop(box_loop_current(), false);
+    assert_int_equal(h.count, N);
+    assert_int_equal(h.failed, 0);
+    run_sql(r, "CREATE TABLE check_it (n CHECK (n = 600)); INSERT INTO check_it"
+               " SELECT count(*) FROM sessions");
+    run_sql(r, "DELETE FROM sessions");
+    box_ledger_free(l);
+}
+
+static void a_use_that_could_not_be_written_is_written_later(void **state)
+{
+    rig *r = *state;
+    box_spec idle = {.set = BOX_SPEC_PERSISTENT | BOX_SPEC_IDLE_TTL,
+                     .persistent = true,
+                     .idle_ttl_ns = 300 * BOX_SECOND};
+    create(r, "s", &idle);
+    rig_wait(r, 200 * BOX_SECOND);
+    create(r, "s", &idle); /* used */
+    sqlite3 *db = hold(r);
+    rig_wait(r, BOX_SECOND);
+    sqlite3_close(db);
+    rig_wait(r, 12 * BOX_SECOND);
+    rig_restart(r, true);
+    rig_wait(r, 200 * BOX_SECOND);
+    assert_int_equal(state_of(r, "s"), BOX_SESSION_RUNNING);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, rig_tear_down)
 
 enum { BIG_VARIABLES = 8, BIG_BYTES = 100 * 1024 };
@@ -574,6 +617,8 @@ int main(void)
         TEST(a_run_of_its_own_cannot_be_persistent),
         cmocka_unit_test(without_a_store_nothing_is_persistent),
         TEST(a_record_cut_or_changed_anywhere_is_refused_or_whole),
+        TEST(what_waits_when_the_workers_have_ended_is_written_all_the_same),
+        TEST(a_use_that_could_not_be_written_is_written_later),
         TEST(the_ledger_writes_all_in_order_and_says_what_failed),
         cmocka_unit_test(changes_that_wait_are_charged_to_their_session),
     };
