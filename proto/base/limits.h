@@ -175,6 +175,12 @@
 /* Names in grpc.health.v1.Health: what its List may answer (grpc-conformance.md, 146). */
 #define BOX_MAX_HEALTH_SERVICES 100
 
+/* ListErrors: of one tenant (box-behaviour.md, section 17), and of all: some 300 bytes each, at
+ * most 2 KiB. */
+#define BOX_RECENT_ERRORS_PER_TENANT 50
+#define BOX_RECENT_ERRORS            10000
+/* Metadata box-request-id, as far as it is kept. */
+#define BOX_MAX_REQUEST_ID_BYTES 128
 /* Peer addresses whose failed authentications are counted, 32 bytes each. */
 #define BOX_AUTH_PEERS 4096
 /* Revoked and expired tokens of one tenant that can still be listed. */
@@ -243,6 +249,10 @@
 /* Live sessions by default: of all tenants, of one. */
 #define BOX_MAX_SESSIONS            10000
 #define BOX_MAX_SESSIONS_PER_TENANT 256
+/* ResolveSessionId: what a template and its variables may have; a template of an agent has five
+ * names and some text between them. */
+#define BOX_MAX_ID_TEMPLATE_BYTES     1024
+#define BOX_MAX_ID_TEMPLATE_VARIABLES 64
 /* STOPPED and ERROR records of one tenant; the oldest goes when there is one more. */
 #define BOX_MAX_SESSION_RECORDS 1024
 /* Sandboxes kept ready for those to come (box.warm_pool): each costs what an idle session costs.

@@ -29,6 +29,7 @@ void box_call_init(box_call *call, const box_call_ops *ops, const struct box_ser
     call->refs = 1;
     call->started = call->finished = call->ended = call->was_compressed = false;
     call->why = BOX_NONE;
+    call->session_id = NULL;
     call->state = NULL;
     call->arena = (box_arena){0};
     call->request = NULL;
@@ -61,6 +62,7 @@ void box_call_unref(box_call *call)
     box_metadata_done(&call->metadata);
     box_metadata_done(&call->headers);
     box_metadata_done(&call->trailers);
+    free(call->session_id);
     call->ops->destroy(call);
 }
 
@@ -238,11 +240,38 @@ void box_call_deliver_start(box_call *call)
     box_call_unref(call);
 }
 
+/* The field of that name when it is set and of that type, else NULL. */
+static const void *field(const ProtobufCMessage *m, const char *name, ProtobufCType type)
+{
+    const ProtobufCFieldDescriptor *f =
+        protobuf_c_message_descriptor_get_field_by_name(m->descriptor, name);
+    if (f == NULL || f->type != type || f->label == PROTOBUF_C_LABEL_REPEATED)
+        return NULL;
+    const char *base = (const char *)m;
+    if ((f->flags & PROTOBUF_C_FIELD_FLAG_ONEOF) != 0 &&
+        *(const uint32_t *)(const void *)(base + f->quantifier_offset) != f->id)
+        return NULL;
+    return *(void *const *)(const void *)(base + f->offset);
+}
+
+/* Streams name it in their first message, `start`. */
+static void note_session(box_call *call, const ProtobufCMessage *m)
+{
+    const ProtobufCMessage *start = field(m, "start", PROTOBUF_C_TYPE_MESSAGE);
+    const char *id = field(start != NULL ? start : m, "session_id", PROTOBUF_C_TYPE_STRING);
+    if (id != NULL && id[0] != '\0' && strlen(id) <= BOX_MAX_ID_BYTES)
+        call->session_id = box_strdup(id);
+}
+
 static int unpack(box_call *call, box_arena *arena, const uint8_t *data, size_t len,
                   ProtobufCMessage **out, box_error *err)
 {
     box_arena_init(arena, BOX_CALL_BUDGET_FACTOR * len + BOX_CALL_BUDGET_BYTES);
-    return box_message_unpack(call->method->request, data, len, arena, out, err);
+    if (box_message_unpack(call->method->request, data, len, arena, out, err) < 0)
+        return -1;
+    if (call->session_id == NULL)
+        note_session(call, *out);
+    return 0;
 }
 
 static void deliver_stream_message(box_call *call, const uint8_t *data, size_t len)

@@ -108,6 +108,7 @@ struct box_call {
     bool ended;          /* on_end was delivered, or would have been */
     bool was_compressed; /* the transport's to set, before it delivers a message */
     box_reason why;      /* of the end */
+    char *session_id;    /* what the first request message names so; NULL: nothing */
     void *state;
     box_arena arena;           /* holds request */
     ProtobufCMessage *request; /* unary and server streaming: came, the handler not called yet */

@@ -75,8 +75,10 @@ int box_policy_tenant_delete(box_policy *p, const char *id, bool *deleted, box_e
         box_lock_release(&p->lock);
     }
     box_lock_release(&p->change);
-    if (rc == 0 && *deleted)
+    if (rc == 0 && *deleted) {
+        box_recent_forget(p->recent, id);
         tell_revoked(p);
+    }
     return rc;
 }
 

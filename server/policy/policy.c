@@ -2,8 +2,10 @@
 
 #include "base/alloc.h"
 #include "base/fd.h"
+#include "base/limits.h"
 #include "base/log.h"
 #include "base/utf8.h"
+#include "policy/method.h"
 #include "policy/policy_impl.h"
 
 #include <openssl/crypto.h>
@@ -85,6 +87,7 @@ int box_policy_new(const box_policy_config *config, box_policy **out, box_error 
     p->by_hash = box_map_new();
     p->by_id = box_map_new();
     p->peers = box_peers_new(config->auth_failures);
+    p->recent = box_recent_new();
     atomic_store(&p->box_disabled, config->box_disabled);
     atomic_store(&p->flushed_ns, p->config.wall_ns());
     box_store_visitor v = {p, load_tenant, load_token};
@@ -117,6 +120,7 @@ void box_policy_free(box_policy *p)
     box_map_free(p->by_hash);
     box_map_free(p->by_id);
     box_peers_free(p->peers);
+    box_recent_free(p->recent);
     box_lock_done(&p->lock);
     box_lock_done(&p->change);
     free(p);
@@ -135,14 +139,42 @@ static void note_certificate(box_identity *who, const box_peer *peer)
     who->certificate[len] = '\0';
 }
 
+/* Holds the lock while it adds, so that a tenant that is deleted meanwhile leaves nothing. */
+static void note_failure(box_policy *p, const char *tenant, const char *path,
+                         const char *session_id, const box_metadata *metadata, const box_error *why)
+{
+    char request_id[BOX_MAX_REQUEST_ID_BYTES + 1] = "";
+    const box_method_rule *rule = box_method_rule_find(path);
+    const char *id = box_metadata_get(metadata, "box-request-id");
+    if (rule == NULL)
+        return;
+    if (id != NULL) /* printable ASCII: what is cut is whole */
+        (void)snprintf(request_id, sizeof request_id, "%s", id);
+    box_lock_take(&p->lock);
+    if (box_map_get(p->tenants, tenant) != NULL)
+        box_recent_add(p->recent, tenant, rule->path, session_id, request_id, p->config.wall_ns(),
+                       why);
+    box_lock_release(&p->lock);
+}
+
+static void failed(void *arg, const void *identity, const char *path, const char *session_id,
+                   const box_metadata *metadata, const box_error *why)
+{
+    const box_identity *who = identity;
+    note_failure(arg, who->tenant, path, session_id, metadata, why);
+}
+
 static int admit(void *arg, const box_peer *peer, const char *path, const box_metadata *metadata,
                  const void **identity, box_error *err)
 {
     box_policy *p = arg;
     box_identity who = {0};
     bool open = false;
-    if (box_policy_decide(p, peer, path, metadata, &who, &open, err) < 0)
+    if (box_policy_decide(p, peer, path, metadata, &who, &open, err) < 0) {
+        if (who.tenant[0] != '\0')
+            note_failure(p, who.tenant, path, "", metadata, err);
         return -1;
+    }
     if (!open) {
         box_identity *kept = box_alloc(sizeof *kept);
         *kept = who;
@@ -171,8 +203,12 @@ static const char *tenant(const void *identity)
 
 box_admit box_policy_admit(box_policy *p)
 {
-    return (box_admit){
-        .arg = p, .admit = admit, .release = release, .check = check, .tenant = tenant};
+    return (box_admit){.arg = p,
+                       .admit = admit,
+                       .release = release,
+                       .failed = failed,
+                       .check = check,
+                       .tenant = tenant};
 }
 
 void box_policy_set_initialized(box_policy *p)
@@ -203,6 +239,11 @@ bool box_policy_token(box_policy *p, uint64_t id, box_token *out)
         *out = e->token;
     box_lock_release(&p->lock);
     return e != NULL;
+}
+
+box_recent *box_policy_recent(const box_policy *p)
+{
+    return p->recent;
 }
 
 size_t box_policy_tenant_count(box_policy *p)

@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "policy/identity.h"
+#include "policy/recent.h"
 #include "rpc/admit.h"
 #include "store/store.h"
 
@@ -60,6 +61,8 @@ void box_policy_set_draining(box_policy *p); /* new calls get SHUTTING_DOWN */
 
 /* A token as memory has it, the last use included; false when it is gone. */
 bool box_policy_token(box_policy *p, uint64_t id, box_token *out);
+/* The errors of each tenant's calls. */
+box_recent *box_policy_recent(const box_policy *p);
 size_t box_policy_tenant_count(box_policy *p);
 bool box_policy_auth_off(const box_policy *p);
 int64_t box_policy_wall_ns(const box_policy *p);

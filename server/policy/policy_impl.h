@@ -7,6 +7,7 @@
 #include "loop/lock.h"
 #include "policy/peers.h"
 #include "policy/policy.h"
+#include "policy/recent.h"
 #include "policy/token.h"
 
 typedef struct tenant_entry {
@@ -27,7 +28,8 @@ struct box_policy {
     box_map *by_hash; /* hash -> token_entry */
     box_map *by_id;   /* id -> the same */
     box_peers *peers;
-    int64_t swept_ns; /* when expired tokens were last dropped */
+    box_recent *recent; /* has a lock of its own */
+    int64_t swept_ns;   /* when expired tokens were last dropped */
 
     atomic_bool initialized;
     atomic_bool box_disabled;

@@ -21,6 +21,10 @@ typedef struct box_admit {
     void (*release)(void *arg, const void *identity);
     /* Whose connections an identity's count as: text that lives as long as it. May be NULL. */
     const char *(*tenant)(const void *identity);
+    /* A call of that identity ended with an error; session_id: the one its request named, "" =
+     * none. May be NULL. */
+    void (*failed)(void *arg, const void *identity, const char *path, const char *session_id,
+                   const box_metadata *metadata, const box_error *why);
     /* May a call that was admitted go on? Asked again when something was revoked. May be NULL. */
     int (*check)(void *arg, const void *identity, box_error *err);
 } box_admit;

@@ -67,6 +67,15 @@ static void stop_deadline(call_h2 *c)
     box_timer_free(box_take(c->deadline));
 }
 
+/* Whoever keeps errors hears of it. */
+static void tell_failed(const call_h2 *c, const box_error *why)
+{
+    const box_admit *a = &c->connection->rpc->admit;
+    if (a->failed != NULL && c->base.identity != NULL && why != NULL)
+        a->failed(a->arg, c->base.identity, c->base.method->path, c->base.session_id,
+                  &c->base.metadata, why);
+}
+
 static void op_finish(box_call *call, const box_error *err)
 {
     call_h2 *c = of_call(call);
@@ -74,6 +83,7 @@ static void op_finish(box_call *call, const box_error *err)
         return;
     set_headers(c);
     note_output(c);
+    tell_failed(c, err);
     box_h2_finish(c->stream, err, &call->trailers);
 }
 
@@ -148,6 +158,7 @@ static void end_call(call_h2 *c, const box_error *why)
         return; /* the answer is on its way */
     set_headers(c);
     note_output(c);
+    tell_failed(c, why);
     bool reads = box_h2_is_writable(stream);
     detach(c);
     if (reads)
@@ -206,6 +217,8 @@ static int admit(box_rpc_connection *n, const box_h2_request *request, const voi
         return -1;
     if (take_place(n, *identity, err) == 0)
         return 0;
+    if (a->failed != NULL)
+        a->failed(a->arg, *identity, request->path, "", request->metadata, err);
     if (a->release != NULL)
         a->release(a->arg, *identity);
     return -1;

@@ -57,7 +57,7 @@ static int shutdown_server(box_call *call, const Box__V1__ShutdownRequest *r, bo
 
 /* --- the service ------------------------------------------------------------------------------ */
 
-/* ListErrors, GetGuidance and CheckPolicy are left NULL: UNIMPLEMENTED, as control.proto says. */
+/* CheckPolicy is left NULL: UNIMPLEMENTED, as control.proto says. */
 static const box_v1_control_service_handlers handlers = {
     .initialize = box_control_initialize,
     .health = box_control_health,
@@ -65,6 +65,8 @@ static const box_v1_control_service_handlers handlers = {
     .get_backend_info = box_control_get_backend_info,
     .list_backends = box_control_list_backends,
     .shutdown = shutdown_server,
+    .list_errors = box_control_list_errors,
+    .get_guidance = box_control_get_guidance,
     .who_am_i = who_am_i,
 };
 

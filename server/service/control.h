@@ -32,6 +32,9 @@ typedef struct box_control_facts {
     void (*stats)(void *arg, const char *tenant, box_sessions_stats *out);
     /* Sessions of the tenant, by state. */
     void (*states)(void *arg, const char *tenant, uint32_t counts[BOX_CONTROL_STATES]);
+    /* box_session_get */
+    int (*session)(void *arg, const char *tenant, const char *id, box_session_info *out,
+                   box_error *err);
 } box_control_facts;
 box_control_facts box_control_session_facts(box_sessions *all);
 

@@ -28,5 +28,9 @@ int box_control_list_backends(box_call *call, const Box__V1__ListBackendsRequest
                               box_error *err);
 /* control_status.c */
 int box_control_get_status(box_call *call, const Box__V1__GetStatusRequest *r, box_error *err);
+/* control_errors.c */
+int box_control_list_errors(box_call *call, const Box__V1__ListErrorsRequest *r, box_error *err);
+/* control_guidance.c */
+int box_control_get_guidance(box_call *call, const Box__V1__GetGuidanceRequest *r, box_error *err);
 /* control_initialize.c */
 int box_control_initialize(box_call *call, const Box__V1__InitializeRequest *r, box_error *err);

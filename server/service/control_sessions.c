@@ -26,7 +26,14 @@ static void states(void *arg, const char *tenant, uint32_t counts[BOX_CONTROL_ST
     box_session_each(arg, tenant, count_state, counts);
 }
 
+static int session(void *arg, const char *tenant, const char *id, box_session_info *out,
+                   box_error *err)
+{
+    return box_session_get(arg, tenant, id, out, err);
+}
+
 box_control_facts box_control_session_facts(box_sessions *all)
 {
-    return (box_control_facts){.arg = all, .backends = backends, .stats = stats, .states = states};
+    return (box_control_facts){
+        .arg = all, .backends = backends, .stats = stats, .states = states, .session = session};
 }

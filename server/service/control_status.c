@@ -178,6 +178,8 @@ int box_control_get_status(box_call *call, const Box__V1__GetStatusRequest *r, b
     m->active_sessions = (int32_t)stats.live;
     m->active_execs = (int32_t)stats.running_execs;
     m->session_ttl = box_times_span(&v->ttl, c->config.idle_ttl_ns);
+    m->recent_error_count =
+        (int32_t)box_recent_count(box_policy_recent(c->config.policy), who->tenant);
     m->profile = v->settings.default_profile;
     m->initialized = box_policy_is_initialized(c->config.policy);
     box__v1__limits__init(&v->limits);

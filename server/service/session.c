@@ -5,6 +5,7 @@
 #include "box/v1/session.box.h"
 #include "service/page.h"
 #include "service/session_convert.h"
+#include "service/session_resolve.h"
 #include "service/session_watch.h"
 
 static box_sessions *sessions_of(const box_call *call)
@@ -346,6 +347,7 @@ static const box_v1_session_service_handlers handlers = {
     .stop_session = stop_session,
     .delete_session = delete_session,
     .watch_sessions = box_watch_sessions,
+    .resolve_session_id = box_resolve_session_id,
 };
 
 box_service box_session_service(box_sessions *sessions)

@@ -509,6 +509,16 @@ class Admin(Case):
 
 
 class Server(Case):
+    def test_session_ids_guidance_and_errors(self):
+        self.assertEqual(self.ok("session", "id", "--var", "query_id=9"), "query_9\n")
+        code, out, err = self.cli("session", "id", "{a}/{b}", "--var", "a=x=y")
+        self.assertEqual((code, out, err), (0, b"x=y/unknown\n", "boxcli: {b} has no value\n"))
+        self.fails(1, "session", "id", "{a.b}", says=["VALIDATION", "id_template"])
+        self.assertIn("/workspace", self.ok("guidance"))
+        self.fails(1, "guidance", "no-such", says=["SESSION_NOT_FOUND"])
+        self.assertRegex(self.ok("errors", "no-such"),
+                         r"Z /box.v1.ControlService/GetGuidance SESSION_NOT_FOUND no-such: ")
+
     def test_whoami_status_backends_health(self):
         p = self.pb.control
         self.assertIn("tenant  default", self.ok("whoami"))

@@ -502,10 +502,11 @@ static void set_up(server *f, const box_service *service, uint8_t first)
     static const box_peer peer = {.is_unix = true, .address = "unix"};
     static const size_t chunks[] = {0, 1, 7, 16, 100, 9, 33, 0};
     box_list_init(&f->loop.timers);
-    f->rpc = (box_rpc){.services = service,
-                       .n_services = 1,
-                       .admit = {f, admit, release_identity, NULL, check_identity},
-                       .max_message_bytes = MAX_MESSAGE};
+    f->rpc = (box_rpc){
+        .services = service,
+        .n_services = 1,
+        .admit = {.arg = f, .admit = admit, .release = release_identity, .check = check_identity},
+        .max_message_bytes = MAX_MESSAGE};
     f->connection = box_rpc_connection_new(&f->rpc, &f->loop, &peer, note_output, f);
     f->plan = DO_ANSWER;
     h2_script_init(&f->script, &words, true, chunks[first >> 4 & 7]);

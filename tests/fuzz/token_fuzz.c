@@ -1,4 +1,5 @@
-/* Texts that callers send and no message format checks: page tokens, authorization values, uids. */
+/* Texts that callers send and no message format checks: page tokens, authorization values,
+ * templates of session ids. */
 #include <assert.h>
 
 #include "base/alloc.h"
@@ -6,6 +7,7 @@
 #include "fuzz.h"
 #include "policy/token.h"
 #include "service/page.h"
+#include "session/id_template.h"
 
 static void page(const char *text)
 {
@@ -32,11 +34,27 @@ static void token(const char *text)
         assert(strlen(secret != NULL ? secret : text) == BOX_TOKEN_SECRET_LEN);
 }
 
+/* The text is the template and a value. */
+static void template(const char *text)
+{
+    char name[] = "a";
+    char *value = box_strdup(text);
+    box_label variable = {name, value};
+    box_resolved_id id;
+    box_error err = {0};
+    if (box_id_template_resolve(text, &variable, 1, &id, &err) < 0)
+        assert(err.reason == BOX_VALIDATION);
+    else
+        assert(id.id[0] != '\0' && strlen(id.id) <= BOX_MAX_ID_BYTES);
+    free(value);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     BOX_AUTO(box_freep)
     char *text = fuzz_text((box_bytes){data, size});
     page(text);
     token(text);
+    template(text);
     return 0;
 }

@@ -185,9 +185,7 @@ class Control(Case):
 
     def test_what_is_not_built_says_so(self):
         pb = self.pb.control
-        for call in (lambda: self.client.control.ListErrors(pb.ListErrorsRequest()),
-                     lambda: self.client.control.GetGuidance(pb.GetGuidanceRequest()),
-                     lambda: self.client.control.CheckPolicy(pb.CheckPolicyRequest()),
+        for call in (lambda: self.client.control.CheckPolicy(pb.CheckPolicyRequest()),
                      lambda: self.client.admin.GetUsage(self.pb.admin.GetUsageRequest()),
                      lambda: self.client.admin.ExportAudit(self.pb.admin.ExportAuditRequest())):
             self.fails(StatusCode.UNIMPLEMENTED, "UNIMPLEMENTED", call)
@@ -489,9 +487,10 @@ class Protocol(Case):
 
     BUILT = {
         "ControlService": {"Initialize", "Health", "GetStatus", "GetBackendInfo", "ListBackends",
-                           "WhoAmI", "Shutdown"},
+                           "WhoAmI", "Shutdown", "ListErrors", "GetGuidance"},
         "SessionService": {"CreateSession", "GetSession", "ListSessions", "UpdateSession",
-                           "ExtendSession", "StopSession", "DeleteSession", "WatchSessions"},
+                           "ExtendSession", "StopSession", "DeleteSession", "WatchSessions",
+                           "ResolveSessionId"},
         "ExecService": {"Exec", "ExecStream"},
         "AdminService": {"CreateTenant", "GetTenant", "ListTenants", "UpdateTenant",
                          "DeleteTenant", "CreateToken", "ListTokens", "RevokeToken"},

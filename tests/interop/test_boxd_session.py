@@ -569,7 +569,6 @@ class NotBuilt(Case):
         p = self.p
         for call in (lambda: self.client.sessions.AddMount(p.AddMountRequest()),
                      lambda: self.client.sessions.RemoveMount(p.RemoveMountRequest()),
-                     lambda: self.client.sessions.ResolveSessionId(p.ResolveSessionIdRequest()),
                      lambda: self.client.sessions.PortForward(iter([p.PortForwardRequest()]))):
             self.fails(StatusCode.UNIMPLEMENTED, "UNIMPLEMENTED", call)
 

@@ -48,6 +48,25 @@ static void fake_states(void *arg, const char *tenant, uint32_t counts[BOX_CONTR
     counts[BOX_SESSION_STOPPED] = 3;
 }
 
+static int fake_session(void *arg, const char *tenant, const char *id, box_session_info *out,
+                        box_error *err)
+{
+    (void)arg;
+    if (strcmp(tenant, "default") != 0 || strcmp(id, "there") != 0)
+        return box_fail(err, BOX_SESSION_NOT_FOUND, "no session %s", id);
+    *out = (box_session_info){0};
+    out->spec = (box_spec){.cpu_millis = 1500,
+                           .memory_bytes = INT64_C(256) << 20,
+                           .pids = 17,
+                           .workspace_limit_bytes = INT64_C(32) << 20,
+                           .network_on = true,
+                           .command_timeout_ns = 20 * BOX_SECOND};
+    out->spec.mount_path = strdup("/data");
+    out->spec.host_path = strdup("");
+    out->spec.profile = strdup("default");
+    return 0;
+}
+
 static int fake_apply(void *arg, box_control_settings *next, bool *reselected, box_error *err)
 {
     fixture *f = arg;
@@ -105,18 +124,19 @@ static int setup(void **state)
                                          .detail = "cgroup v2"};
     f.backends[1] = (box_backend_report){.name = "docker", .detail = "its warden does not answer"};
     f.n_backends = 2;
-    f.config = (box_control_config){.policy = f.policy,
-                                    .facts = {&f, fake_backends, fake_stats, fake_states},
-                                    .hooks = {&f, fake_apply, fake_connections, fake_shutdown},
-                                    .settings = {.enabled = true,
-                                                 .backend = "auto",
-                                                 .default_profile = "default",
-                                                 .max_sessions = 10000},
-                                    .idle_ttl_ns = 300 * BOX_SECOND,
-                                    .max_sessions_per_tenant = 256,
-                                    .max_tokens_per_tenant = 100,
-                                    .loops = 2,
-                                    .warnings = warnings};
+    f.config =
+        (box_control_config){.policy = f.policy,
+                             .facts = {&f, fake_backends, fake_stats, fake_states, fake_session},
+                             .hooks = {&f, fake_apply, fake_connections, fake_shutdown},
+                             .settings = {.enabled = true,
+                                          .backend = "auto",
+                                          .default_profile = "default",
+                                          .max_sessions = 10000},
+                             .idle_ttl_ns = 300 * BOX_SECOND,
+                             .max_sessions_per_tenant = 256,
+                             .max_tokens_per_tenant = 100,
+                             .loops = 2,
+                             .warnings = warnings};
     renew(&f);
     harness_start(&f.h);
     *state = &f;
@@ -581,6 +601,100 @@ static void shutdown_answers_and_then_tells_main(void **state)
 
 #define WITH_CONTROL(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
 
+static char *guidance(fixture *f, const char *session)
+{
+    Box__V1__GetGuidanceRequest r;
+    Box__V1__GetGuidanceResponse *got = NULL;
+    box__v1__get_guidance_request__init(&r);
+    r.session_id = harness_text(session);
+    assert_int_equal(ask(f, CONTROL("GetGuidance"), &r.base, &harness_root, &got), BOX_NONE);
+    char *text = strdup(got->text);
+    harness_drop(got);
+    return text;
+}
+
+static void guidance_says_what_the_sandbox_can_do(void **state)
+{
+    fixture *f = *state;
+    char *text = guidance(f, "");
+    assert_non_null(strstr(text, "/workspace"));
+    assert_non_null(strstr(text, "no network"));
+    assert_non_null(strstr(text, "after 30 s"));
+    assert_non_null(strstr(text, "at most 120 s"));
+    assert_non_null(strstr(text, "512 MiB of memory"));
+    assert_non_null(strstr(text, "64 MiB of files"));
+    free(text);
+    text = guidance(f, "there");
+    assert_non_null(strstr(text, "below /data"));
+    assert_non_null(strstr(text, "reach the network"));
+    assert_non_null(strstr(text, "after 20 s"));
+    assert_non_null(strstr(text, "256 MiB of memory, 1.5 of a CPU and 17 processes, and 32 MiB"));
+    free(text);
+    snprintf(f->config.settings.default_workspace, sizeof f->config.settings.default_workspace,
+             "/srv/x");
+    snprintf(f->config.settings.default_profile, sizeof f->config.settings.default_profile,
+             "offline_readonly");
+    renew(f);
+    text = guidance(f, "");
+    assert_non_null(strstr(text, "can be read but not changed"));
+    assert_null(strstr(text, "MiB of files"));
+    assert_null(strstr(text, "/srv"));
+    free(text);
+}
+
+static void guidance_for_no_session_is_not_found(void **state)
+{
+    fixture *f = *state;
+    Box__V1__GetGuidanceRequest r;
+    box__v1__get_guidance_request__init(&r);
+    r.session_id = harness_text("none");
+    assert_int_equal(ask(f, CONTROL("GetGuidance"), &r.base, &harness_root, NULL),
+                     BOX_SESSION_NOT_FOUND);
+}
+
+static void errors_are_listed_and_counted(void **state)
+{
+    fixture *f = *state;
+    box_error err = {0};
+    (void)box_fail(&err, BOX_QUOTA, "full");
+    BOX_IGNORE(box_error_limit(&err, "x", 3, 3));
+    for (int i = 1; i <= 4; i++)
+        box_recent_add(box_policy_recent(f->policy), i == 2 ? "other" : "default", "/m",
+                       i == 3 ? "s" : "", "req", i * INT64_C(1000000000), &err);
+    Box__V1__ListErrorsRequest r;
+    Box__V1__ListErrorsResponse *got = NULL;
+    box__v1__list_errors_request__init(&r);
+    assert_int_equal(ask(f, CONTROL("ListErrors"), &r.base, &harness_root, &got), BOX_NONE);
+    assert_int_equal(got->n_errors, 3);
+    assert_int_equal(got->errors[0]->occurred_at->seconds, 1);
+    assert_string_equal(got->errors[1]->session_id, "s");
+    assert_string_equal(got->errors[2]->reason, "QUOTA");
+    assert_string_equal(got->errors[2]->message, "full");
+    assert_string_equal(got->errors[2]->request_id, "req");
+    assert_int_equal(got->errors[2]->n_metadata, 3);
+    assert_string_equal(got->errors[2]->metadata[0]->key, "limit");
+    assert_string_equal(got->errors[2]->metadata[0]->value, "x");
+    harness_drop(got);
+    r.page_size = 2;
+    assert_int_equal(ask(f, CONTROL("ListErrors"), &r.base, &harness_root, &got), BOX_NONE);
+    assert_int_equal(got->n_errors, 2);
+    assert_int_equal(got->errors[1]->occurred_at->seconds, 4);
+    harness_drop(got);
+    r.page_size = 1000;
+    r.session_id = harness_text("s");
+    assert_int_equal(ask(f, CONTROL("ListErrors"), &r.base, &harness_root, &got), BOX_NONE);
+    assert_int_equal(got->n_errors, 1);
+    harness_drop(got);
+    r.page_size = -1;
+    assert_int_equal(ask(f, CONTROL("ListErrors"), &r.base, &harness_root, NULL), BOX_VALIDATION);
+    Box__V1__GetStatusRequest status;
+    Box__V1__GetStatusResponse *said = NULL;
+    box__v1__get_status_request__init(&status);
+    assert_int_equal(ask(f, CONTROL("GetStatus"), &status.base, &harness_root, &said), BOX_NONE);
+    assert_int_equal(said->recent_error_count, 3);
+    harness_drop(said);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -600,6 +714,9 @@ int main(void)
         WITH_CONTROL(what_cannot_be_applied_does_not_hold),
         WITH_CONTROL(initialize_opens_the_gate_and_switches_sandboxes),
         WITH_CONTROL(shutdown_answers_and_then_tells_main),
+        WITH_CONTROL(guidance_says_what_the_sandbox_can_do),
+        WITH_CONTROL(guidance_for_no_session_is_not_found),
+        WITH_CONTROL(errors_are_listed_and_counted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -47,6 +47,7 @@ typedef struct cli_command {
 /* One table a file; main.c joins them. Each ends with a zeroed row. */
 extern const cli_command cli_run_commands[];
 extern const cli_command cli_session_commands[];
+extern const cli_command cli_session_id_commands[];
 extern const cli_command cli_admin_commands[];
 extern const cli_command cli_control_commands[];
 extern const cli_command cli_init_commands[];

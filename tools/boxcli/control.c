@@ -1,4 +1,4 @@
-/* boxcli health, status, backends, whoami, shutdown. */
+/* boxcli health, status, backends, whoami, errors, guidance, shutdown. */
 #include "box/v1/control.client.h"
 
 #include "args.h"
@@ -132,6 +132,59 @@ static int whoami(cli *c, int argc, char **argv)
     return CLI_OK;
 }
 
+/* The session's id, or "". */
+static char *optional_session(int argc, char **argv, const char *summary)
+{
+    static char none[] = "";
+    cli_words words = {.doc = "[SESSION]", .summary = summary, .max = 1};
+    cli_parse_words(&words, argc, argv);
+    return words.count > 0 ? words.word[0] : none;
+}
+
+static int errors(cli *c, int argc, char **argv)
+{
+    box_error err;
+    char when[32];
+    Box__V1__ListErrorsRequest request;
+    box__v1__list_errors_request__init(&request);
+    BOX_AUTO(cli_message_freep) Box__V1__ListErrorsResponse *r = NULL;
+    request.session_id = optional_session(
+        argc, argv, "The latest errors of your tenant's calls, or of those for one session.");
+    if (cli_connect(c) < 0)
+        return CLI_FAILED;
+    box_client_options o = cli_options(c);
+    if (box_v1_control_service_list_errors(c->channel, &o, &request, &r, &err) < 0)
+        return cli_fail(c, &err);
+    if (c->json)
+        return cli_print_json(c, &r->base);
+    for (size_t i = 0; i < r->n_errors; i++) {
+        const Box__V1__ErrorRecord *e = r->errors[i];
+        printf("%s %s %s%s%s: %s\n", cli_when(e->occurred_at, when), cli_clean(e->method),
+               cli_clean(e->reason), e->session_id[0] != '\0' ? " " : "", cli_clean(e->session_id),
+               cli_clean(e->message));
+    }
+    return CLI_OK;
+}
+
+static int guidance(cli *c, int argc, char **argv)
+{
+    box_error err;
+    Box__V1__GetGuidanceRequest request;
+    box__v1__get_guidance_request__init(&request);
+    BOX_AUTO(cli_message_freep) Box__V1__GetGuidanceResponse *r = NULL;
+    request.session_id = optional_session(
+        argc, argv, "Text that tells a model how to use a session, or the server's defaults.");
+    if (cli_connect(c) < 0)
+        return CLI_FAILED;
+    box_client_options o = cli_options(c);
+    if (box_v1_control_service_get_guidance(c->channel, &o, &request, &r, &err) < 0)
+        return cli_fail(c, &err);
+    if (c->json)
+        return cli_print_json(c, &r->base);
+    fputs(r->text, stdout);
+    return CLI_OK;
+}
+
 static int shutdown_server(cli *c, int argc, char **argv)
 {
     box_error err;
@@ -152,6 +205,8 @@ const cli_command cli_control_commands[] = {
     {"status", NULL, "numbers of server and tenant", status},
     {"backends", NULL, "backends and their guarantees", backends},
     {"whoami", NULL, "your tenant, token and scopes", whoami},
+    {"errors", NULL, "the latest errors of your calls", errors},
+    {"guidance", NULL, "text for a model that uses a sandbox", guidance},
     {"shutdown", NULL, "stop the server", shutdown_server},
     {0},
 };

@@ -131,6 +131,17 @@ test('who, health, status, backends', async () => {
   assert.strictEqual((await unary(box.Control, 'Initialize', {})).initialized, true);
 });
 
+test('session ids, guidance, errors', async () => {
+  const id = await unary(box.Session, 'ResolveSessionId',
+    { id_template: '{launcher_type}_{launcher_id}_{x}', variables: { launcher_id: 'a/b' } });
+  assert.deepStrictEqual([id.session_id, id.unknown_names], ['query_a/b_unknown', ['x']]);
+  assert.match((await unary(box.Control, 'GetGuidance', {})).text, /\/workspace/);
+  await failure(getSession('not-there'));
+  const { errors } = await unary(box.Control, 'ListErrors', { session_id: 'not-there' });
+  assert.deepStrictEqual([errors.at(-1).reason, errors.at(-1).method, errors.at(-1).metadata.id],
+    ['SESSION_NOT_FOUND', '/box.v1.SessionService/GetSession', 'not-there']);
+});
+
 test('the life of a session', async () => {
   const spec = { labels: { a: '1' }, pids_limit: 50, idle_ttl: { seconds: 60 } };
   const made = await unary(box.Session, 'CreateSession', { session_id: 'life', spec });
