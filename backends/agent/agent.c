@@ -170,6 +170,8 @@ static box_time next_time(box_agent *a)
         next = a->hello_by;
     if (a->strays && a->now + BOX_AGENT_TICK_MS * BOX_MS < next)
         next = a->now + BOX_AGENT_TICK_MS * BOX_MS;
+    box_time managed = box_managed_next(a);
+    next = managed < next ? managed : next;
     return a->more_children ? a->now : next;
 }
 
@@ -220,17 +222,20 @@ static void check_times(box_agent *a)
     if (a->strays)
         kill_strays(a);
     box_life_tick(a);
+    box_managed_tick(a);
 }
 
 static void round_of(box_agent *a)
 {
-    struct pollfd polls[FIXED_POLLS + BOX_AGENT_MAX_COMMANDS];
-    nfds_t count = fill_polls(a, polls);
+    struct pollfd polls[FIXED_POLLS + BOX_AGENT_MAX_COMMANDS + BOX_PROCESS_POLLS];
+    nfds_t commands = fill_polls(a, polls);
+    nfds_t count = commands + box_managed_polls(a, polls + commands);
     wait_until(polls, count, next_time(a), a->now);
     a->now = box_now();
     if (polls[3].revents != 0)
         box_agent_take_notes(a);
-    take_reports(a, polls, count);
+    take_reports(a, polls, commands);
+    box_managed_read(a, polls + commands, count - commands);
     if (polls[2].revents != 0)
         take_signals(a);
     if (a->more_children)
@@ -302,6 +307,7 @@ int box_agent_run(const box_agent_config *config, box_error *err)
         .no_kill = (config->setup.flags & BOX_AGENT_SETUP_NO_CGROUP_KILL) != 0,
     };
     box_commands_init(&a->table);
+    box_processes_init(&a->processes);
     box_channel_drop(a); /* nobody is there yet: the clock of an orphan runs */
     if (prepare(a, err) < 0)
         return -1;

@@ -7,7 +7,7 @@
 
 enum {
     PACKETS_A_ROUND = 32, /* then the loop looks at its children again */
-    MAX_START_FDS = 4,
+    MAX_FDS = 4,          /* START's and MANAGE's */
 };
 
 void box_channel_drop(box_agent *a)
@@ -21,19 +21,24 @@ void box_channel_drop(box_agent *a)
     }
 }
 
-/* true: it went out. Otherwise boxd does not read (blocked) or is gone (dropped). */
-static bool send_packet(box_agent *a, box_agent_type type, uint64_t id, const void *body)
+bool box_channel_send(box_agent *a, box_agent_type type, uint64_t id, const void *body,
+                      const int *fds, size_t n_fds)
 {
     box_error err;
     if (a->conn < 0 || a->blocked)
         return false;
-    if (box_agent_send(a->conn, type, id, body, &err) == 0)
+    if (box_agent_send_with(a->conn, type, id, body, fds, n_fds, &err) == 0)
         return true;
     if (err.sys_errno == EAGAIN)
         a->blocked = true;
     else
         box_channel_drop(a);
     return false;
+}
+
+static bool send_packet(box_agent *a, box_agent_type type, uint64_t id, const void *body)
+{
+    return box_channel_send(a, type, id, body, NULL, 0);
 }
 
 /* A peer outside our pid namespace shows as pid 0; inside, nobody may speak for boxd. */
@@ -68,9 +73,11 @@ static void greet(box_agent *a)
     a->greeted = true;
     a->orphan_at = 0;
     for (box_command *c = NULL; (c = box_commands_after(&a->table, c)) != NULL;) {
-        c->started_due = c->state != BOX_COMMAND_STARTING && c->state != BOX_COMMAND_KEPT;
-        c->exit_due = c->state == BOX_COMMAND_ENDED;
+        bool told = !c->own && c->state != BOX_COMMAND_STARTING && c->state != BOX_COMMAND_KEPT;
+        c->started_due = told;
+        c->exit_due = told && c->state == BOX_COMMAND_ENDED;
     }
+    box_managed_greet(a);
 }
 
 static void pong(box_agent *a, uint64_t id)
@@ -102,8 +109,17 @@ static int dispatch(box_agent *a, const box_agent_packet *p, int *fds, size_t n_
     case BOX_AGENT_START:
         return box_life_start(a, p, fds, n_fds);
     case BOX_AGENT_SIGNAL:
-        box_life_signal(a, id, &p->body.signal);
+        if (!box_managed_signal(a, id, &p->body.signal))
+            box_life_signal(a, id, &p->body.signal);
         return 0;
+    case BOX_AGENT_MANAGE:
+        return box_managed_start(a, p, fds, n_fds);
+    case BOX_AGENT_STOP:
+    case BOX_AGENT_FORGET:
+    case BOX_AGENT_CLOSE_STDIN:
+    case BOX_AGENT_WATCH:
+    case BOX_AGENT_RESIZE:
+        return box_managed_order(a, p);
     case BOX_AGENT_EXIT_ACK:
         return box_life_acknowledge(a, id);
     case BOX_AGENT_SHUTDOWN:
@@ -120,8 +136,8 @@ static int dispatch(box_agent *a, const box_agent_packet *p, int *fds, size_t n_
 /* One packet; false when there is no more, or no boxd. */
 static bool receive_one(box_agent *a)
 {
-    int fds[MAX_START_FDS];
-    size_t n_fds = MAX_START_FDS;
+    int fds[MAX_FDS];
+    size_t n_fds = MAX_FDS;
     box_error err;
     box_agent_packet p;
     ssize_t n = box_agent_receive(a->conn, a->packet, sizeof a->packet, fds, &n_fds, &err);
@@ -179,7 +195,8 @@ void box_channel_flush(box_agent *a)
         if (c->exit_due && !send_packet(a, BOX_AGENT_EXIT, c->id, &c->exit))
             return;
         c->exit_due = false;
-        if (c->state == BOX_COMMAND_FAILED)
+        if (c->state == BOX_COMMAND_FAILED && !c->own)
             box_end_let_go(a, c);
     }
+    box_managed_flush(a);
 }

@@ -89,7 +89,7 @@ static void finish(box_agent *a, box_command *c, bool all_gone)
     /* We kill by KILL alone: anything else means it ended by itself just before. */
     c->exit.cause = c->exit.signal == SIGKILL ? c->cause : BOX_CAUSE_NONE;
     c->state = BOX_COMMAND_ENDED;
-    c->exit_due = true;
+    c->exit_due = !c->own;
     c->tick = 0;
 }
 

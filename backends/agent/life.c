@@ -9,17 +9,17 @@
 void box_life_fail(box_command *c)
 {
     c->state = BOX_COMMAND_FAILED;
-    c->started_due = true;
+    c->started_due = !c->own;
     c->tick = 0;
 }
 
-static int pass_to_zygote(box_agent *a, box_command *c, const box_agent_packet *p, const int *fds,
-                          size_t n_fds, box_error *err)
+/* a->packet holds a START of that size. */
+static int pass_to_zygote(box_agent *a, box_command *c, box_agent_start start, size_t size,
+                          const int *fds, size_t n_fds, box_error *err)
 {
     int all[BOX_FD_PASS_MAX];
     int ends[2] = {-1, -1};
     BOX_AUTO(box_closep) int extra = -1;
-    box_agent_start start = p->body.start;
     if (!a->reapers && box_tree_make(&a->trees, c->id, &extra, err) < 0)
         return -1;
     if (a->reapers && socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0)
@@ -32,11 +32,11 @@ static int pass_to_zygote(box_agent *a, box_command *c, const box_agent_packet *
     memcpy(all, fds, n_fds * sizeof *fds);
     all[n_fds] = extra;
     start.reserved[0] = (uint32_t)c->slot;
-    memcpy(a->packet + sizeof p->header, &start, sizeof start);
-    int rc = box_fd_send(a->zygote_socket, a->packet, p->header.size, all, n_fds + 1, err);
+    memcpy(a->packet + sizeof(box_agent_header), &start, sizeof start);
+    int rc = box_fd_send(a->zygote_socket, a->packet, size, all, n_fds + 1, err);
     bool dead = rc < 0 && (err->sys_errno == EPIPE || err->sys_errno == ECONNRESET);
     if (dead && box_agent_replace_zygote(a, c)) /* it was killed and is not reaped yet */
-        rc = box_fd_send(a->zygote_socket, a->packet, p->header.size, all, n_fds + 1, err);
+        rc = box_fd_send(a->zygote_socket, a->packet, size, all, n_fds + 1, err);
     return rc;
 }
 
@@ -58,9 +58,29 @@ static int refuse(box_agent *a, uint64_t id, box_reason reason, const char *limi
     return 0;
 }
 
-int box_life_start(box_agent *a, const box_agent_packet *p, int *fds, size_t n_fds)
+/* A new command with a slot; a->packet holds its START of that size. */
+static void begin(box_agent *a, box_command *c, const box_agent_start *start, size_t size,
+                  const int *fds, size_t n_fds)
 {
     box_error err = {0};
+    c->flags = start->flags;
+    c->received = a->now;
+    if (start->timeout_ns != 0)
+        c->deadline = box_time_add(a->now, start->timeout_ns);
+    c->give_up = box_time_add(a->now, BOX_AGENT_START_SECONDS * BOX_SECOND);
+    c->tick = box_after_ms(a, BOX_AGENT_TICK_MS);
+    box_slot_clear(&a->slots[c->slot]);
+    if (!box_agent_need_zygote(a)) {
+        box_slot_fail(&a->slots[c->slot], BOX_STEP_ZYGOTE, 0, NULL);
+        box_life_fail(c);
+    } else if (pass_to_zygote(a, c, *start, size, fds, n_fds, &err) < 0) {
+        pass_failed(c, a, &err);
+        box_life_fail(c);
+    }
+}
+
+int box_life_start(box_agent *a, const box_agent_packet *p, int *fds, size_t n_fds)
+{
     uint64_t id = p->header.id;
     if (box_commands_find(&a->table, id) != NULL)
         return -1;
@@ -71,21 +91,24 @@ int box_life_start(box_agent *a, const box_agent_packet *p, int *fds, size_t n_f
     if (c == NULL)
         return refuse(a, id, BOX_QUOTA, "commands", BOX_AGENT_MAX_COMMANDS);
     c->slot = slot;
-    c->flags = p->body.start.flags;
-    c->received = a->now;
-    if (p->body.start.timeout_ns != 0)
-        c->deadline = box_time_add(a->now, p->body.start.timeout_ns);
-    c->give_up = box_time_add(a->now, BOX_AGENT_START_SECONDS * BOX_SECOND);
-    c->tick = box_after_ms(a, BOX_AGENT_TICK_MS);
-    box_slot_clear(&a->slots[slot]);
-    if (!box_agent_need_zygote(a)) {
-        box_slot_fail(&a->slots[slot], BOX_STEP_ZYGOTE, 0, NULL);
-        box_life_fail(c);
-    } else if (pass_to_zygote(a, c, p, fds, n_fds, &err) < 0) {
-        pass_failed(c, a, &err);
-        box_life_fail(c);
-    }
+    begin(a, c, &p->body.start, p->header.size, fds, n_fds);
     return 0;
+}
+
+box_command *box_life_start_own(box_agent *a, uint64_t id, const box_agent_start *start,
+                                const int *fds, size_t n_fds)
+{
+    int32_t slot = box_commands_free_slot(&a->table);
+    box_command *c = slot < 0 ? NULL : box_commands_add(&a->table, id);
+    if (c == NULL)
+        return NULL;
+    size_t size = sizeof(box_agent_header) + sizeof *start;
+    box_agent_header header = {.type = BOX_AGENT_START, .size = (uint32_t)size, .id = id};
+    memcpy(a->packet, &header, sizeof header);
+    c->own = true;
+    c->slot = slot;
+    begin(a, c, start, size, fds, n_fds);
+    return c;
 }
 
 void box_life_answered(box_agent *a, uint32_t slot)
@@ -103,10 +126,10 @@ void box_life_answered(box_agent *a, uint32_t slot)
     c->pid = c->reaped ? 0 : c->started_pid;
     c->slot = -1;
     c->tick = 0;
-    c->started_due = true;
+    c->started_due = !c->own;
     if (c->signo != 0) {
         box_agent_signal held = {.signo = c->signo, .scope = BOX_SCOPE_MAIN};
-        box_life_signal(a, c->id, &held);
+        box_life_signal_command(a, c, &held);
     }
     if (c->killing)
         box_end_kill(a, c, c->cause);
@@ -154,7 +177,13 @@ void box_life_stopped(box_agent *a, int pid)
 void box_life_signal(box_agent *a, uint64_t id, const box_agent_signal *signal)
 {
     box_command *c = box_commands_find(&a->table, id);
-    if (c == NULL || c->state == BOX_COMMAND_FAILED)
+    if (c != NULL && !c->own)
+        box_life_signal_command(a, c, signal);
+}
+
+void box_life_signal_command(box_agent *a, box_command *c, const box_agent_signal *signal)
+{
+    if (c->state == BOX_COMMAND_FAILED)
         return;
     if (signal->scope == BOX_SCOPE_TREE)
         box_end_kill(a, c, signal->cause);
@@ -169,7 +198,7 @@ void box_life_signal(box_agent *a, uint64_t id, const box_agent_signal *signal)
 int box_life_acknowledge(box_agent *a, uint64_t id)
 {
     box_command *c = box_commands_find(&a->table, id);
-    if (c == NULL || c->state == BOX_COMMAND_KEPT)
+    if (c == NULL || c->state == BOX_COMMAND_KEPT || c->own)
         return 0;
     if (c->state != BOX_COMMAND_ENDED)
         return -1;

@@ -1,5 +1,6 @@
 #include "agent/packet.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <signal.h>
 
@@ -12,6 +13,10 @@ enum {
     LAST_SIGNAL = 64, /* Linux: SIGRTMAX of the kernel, signal(7) */
     START_FDS = 3,    /* stdin, stdout, stderr */
 };
+
+static_assert(sizeof(box_agent_header) + sizeof(box_agent_manage) <= BOX_AGENT_SMALL_BYTES &&
+                  sizeof(box_agent_header) + sizeof(box_agent_managed) <= BOX_AGENT_SMALL_BYTES,
+              "both fit a small packet");
 
 /* What every type looks like: the one place that knows sizes and directions. */
 typedef struct type_row {
@@ -32,6 +37,15 @@ static const type_row types[] = {
     [BOX_AGENT_SHUTDOWN] = {true, true, false, false, 0},
     [BOX_AGENT_PING] = {true, true, false, true, 0},
     [BOX_AGENT_PONG] = {true, false, true, true, 0},
+    [BOX_AGENT_MANAGE] = {true, true, false, true, sizeof(box_agent_manage)},
+    [BOX_AGENT_INTRODUCED] = {true, false, true, true, sizeof(box_agent_manage)},
+    [BOX_AGENT_MANAGED] = {true, false, true, true, sizeof(box_agent_managed)},
+    [BOX_AGENT_STOP] = {true, true, false, true, sizeof(box_agent_stop)},
+    [BOX_AGENT_FORGET] = {true, true, false, true, 0},
+    [BOX_AGENT_CLOSE_STDIN] = {true, true, false, true, 0},
+    [BOX_AGENT_WATCH] = {true, true, false, true, sizeof(box_agent_ends)},
+    [BOX_AGENT_GREW] = {true, false, true, true, sizeof(box_agent_ends)},
+    [BOX_AGENT_RESIZE] = {true, true, false, true, sizeof(box_agent_resize)},
 };
 
 static int misfit(box_error *err, const char *what)
@@ -91,15 +105,123 @@ static int check_exit(const box_agent_exit *e, box_error *err)
     return 0;
 }
 
+size_t box_agent_manage_fds(const box_agent_manage *m)
+{
+    return m->probe == BOX_READY_COMMAND ? 2 : 1;
+}
+
+size_t box_agent_introduced_fds(const box_agent_manage *m)
+{
+    return (m->flags & BOX_MANAGE_TERMINAL) != 0 ? 2 : 3;
+}
+
+size_t box_agent_managed_fds(const box_agent_managed *m)
+{
+    return (m->flags & BOX_MANAGED_STDIN_COMES) != 0 ? 1 : 0;
+}
+
+static size_t fds_of(const box_agent_packet *p)
+{
+    switch (p->header.type) {
+    case BOX_AGENT_MANAGE:
+        return box_agent_manage_fds(&p->body.manage);
+    case BOX_AGENT_INTRODUCED:
+        return box_agent_introduced_fds(&p->body.manage);
+    case BOX_AGENT_MANAGED:
+        return box_agent_managed_fds(&p->body.managed);
+    default:
+        return 0;
+    }
+}
+
+static bool name_fits(const char *name)
+{
+    size_t len = strnlen(name, BOX_PROCESS_NAME_BYTES);
+    if (len < 1 || len > BOX_MAX_PROCESS_ID_BYTES)
+        return false;
+    for (size_t i = 0; i < BOX_PROCESS_NAME_BYTES; i++) {
+        if (i >= len ? name[i] != '\0' : !box_process_name_char(name[i]))
+            return false;
+    }
+    return true;
+}
+
+static bool text_fits(const box_agent_text *t)
+{
+    return t->argc >= 1 && t->argc <= BOX_MAX_ARGS && t->envc <= BOX_MAX_ENV &&
+           t->len <= BOX_AGENT_TEXT_BYTES && t->reserved == 0;
+}
+
+static bool probe_fits(const box_agent_manage *m)
+{
+    static const box_agent_text none;
+    bool line = m->line_len >= 1 && m->line_len <= BOX_READY_LINE_BYTES;
+    bool no_text = memcmp(&m->probe_text, &none, sizeof none) == 0;
+    switch (m->probe) {
+    case BOX_READY_RUNS:
+        return m->line_len == 0 && m->port == 0 && no_text;
+    case BOX_READY_LINE:
+        return line && m->port == 0 && no_text;
+    case BOX_READY_PORT:
+        return m->line_len == 0 && m->port >= 1 && m->port <= UINT16_MAX && no_text;
+    case BOX_READY_COMMAND:
+        return m->line_len == 0 && m->port == 0 && text_fits(&m->probe_text);
+    default:
+        return false;
+    }
+}
+
+static int check_manage(const box_agent_manage *m, box_error *err)
+{
+    if (!name_fits(m->name))
+        return misfit(err, "a process without a name");
+    if (!text_fits(&m->text) || m->record_len > BOX_PROCESS_RECORD_BYTES || !probe_fits(m))
+        return misfit(err, "a process of impossible size");
+    if ((m->flags & ~(uint32_t)(BOX_MANAGE_TERMINAL | BOX_MANAGE_STOP_ON_DETACH)) != 0 ||
+        m->restart < BOX_RESTART_NEVER || m->restart > BOX_RESTART_ALWAYS || m->reserved != 0 ||
+        m->journal_bytes < BOX_MIN_JOURNAL_BYTES || m->journal_bytes > BOX_MAX_JOURNAL_BYTES ||
+        m->journal_bytes % 4096 != 0 || m->interval_ns == 0 || m->first_backoff_ns == 0)
+        return misfit(err, "a process that makes no sense");
+    return 0;
+}
+
+static int check_managed(box_agent_managed *m, box_error *err)
+{
+    enum {
+        FLAGS = BOX_MANAGED_READY | BOX_MANAGED_STDIN_COMES | BOX_MANAGED_STDIN_CLOSED |
+                BOX_MANAGED_HAS_EXIT | BOX_MANAGED_STOPPED
+    };
+    const box_agent_run_exit *e = &m->exit;
+    box_error_sanitize(&m->error);
+    bool failed = m->state == BOX_MANAGED_FAILED;
+    if (m->state < BOX_MANAGED_STARTING || m->state > BOX_MANAGED_FAILED || m->reserved != 0 ||
+        (m->flags & ~(uint32_t)FLAGS) != 0 || m->pid < 0 ||
+        (failed && m->error.reason == BOX_NONE) ||
+        (failed && (m->flags & BOX_MANAGED_STDIN_COMES) != 0))
+        return misfit(err, "MANAGED contradicts itself");
+    if ((m->flags & BOX_MANAGED_HAS_EXIT) == 0)
+        return 0;
+    box_agent_exit exit = {.exit_code = e->exit_code,
+                           .signal = e->signal,
+                           .cause = e->cause,
+                           .flags = e->flags,
+                           .reserved = e->reserved};
+    for (int i = 0; i < 2; i++) {
+        if (e->first_offset[i] > e->end_offset[i] || e->end_offset[i] > INT64_MAX)
+            return misfit(err, "MANAGED with offsets that make no sense");
+    }
+    return check_exit(&exit, err);
+}
+
 static int check_body(const uint8_t *data, size_t len, size_t n_fds, box_agent_packet *p,
                       box_error *err)
 {
     if (p->header.type == BOX_AGENT_START)
         return parse_start(data, len, n_fds, p, err);
-    if (n_fds != 0)
-        return misfit(err, "descriptors where none belong");
     if (len != sizeof p->header + types[p->header.type].body)
         return misfit(err, "wrong size");
+    if (n_fds != fds_of(p))
+        return misfit(err, "descriptors where none belong, or too few");
     switch (p->header.type) {
     case BOX_AGENT_HELLO:
         return p->body.hello.reserved == 0 ? 0 : misfit(err, "unknown fields in HELLO");
@@ -109,6 +231,13 @@ static int check_body(const uint8_t *data, size_t len, size_t n_fds, box_agent_p
         return check_signal(&p->body.signal, err);
     case BOX_AGENT_EXIT:
         return check_exit(&p->body.exit, err);
+    case BOX_AGENT_MANAGE:
+    case BOX_AGENT_INTRODUCED:
+        return check_manage(&p->body.manage, err);
+    case BOX_AGENT_MANAGED:
+        return check_managed(&p->body.managed, err);
+    case BOX_AGENT_RESIZE:
+        return p->body.resize.reserved == 0 ? 0 : misfit(err, "unknown fields in RESIZE");
     default:
         return 0;
     }
@@ -160,13 +289,19 @@ int box_agent_hello_check(const box_agent_hello *hello, box_error *err)
 
 int box_agent_send(int socket, box_agent_type type, uint64_t id, const void *body, box_error *err)
 {
-    uint8_t packet[sizeof(box_agent_header) + sizeof(box_agent_started)]; /* the largest */
+    return box_agent_send_with(socket, type, id, body, NULL, 0, err);
+}
+
+int box_agent_send_with(int socket, box_agent_type type, uint64_t id, const void *body,
+                        const int *fds, size_t n_fds, box_error *err)
+{
+    uint8_t packet[BOX_AGENT_SMALL_BYTES];
     size_t size = sizeof(box_agent_header) + types[type].body;
     box_agent_header header = {.type = type, .size = (uint32_t)size, .id = id};
     memcpy(packet, &header, sizeof header);
     if (types[type].body > 0)
         memcpy(packet + sizeof header, body, types[type].body);
-    return box_fd_send(socket, packet, size, NULL, 0, err);
+    return box_fd_send(socket, packet, size, fds, n_fds, err);
 }
 
 /* --- START's text ----------------------------------------------------------------------------- */
@@ -248,19 +383,31 @@ static int add_strings(box_buf *b, const char *const *strings, size_t count, con
     return 0;
 }
 
-int box_agent_start_build(const box_agent_command *command, box_buf *packet, int *memfd,
-                          box_error *err)
+int box_agent_text_build(const box_agent_command *command, box_buf *text, box_agent_text *out,
+                         box_error *err)
 {
     if (check_command(command, err) < 0)
         return -1;
-    BOX_AUTO(box_buf_done) box_buf text = {.max_bytes = BOX_AGENT_TEXT_BYTES};
-    if (add_strings(&text, command->argv, command->argc, "argv", err) < 0 ||
-        add_strings(&text, command->env, command->envc, "env", err) < 0)
+    if (add_strings(text, command->argv, command->argc, "argv", err) < 0 ||
+        add_strings(text, command->env, command->envc, "env", err) < 0)
         return -1;
-    if (box_buf_len(&text) > BOX_MAX_ARGV_ENV_BYTES)
+    if (box_buf_len(text) > BOX_MAX_ARGV_ENV_BYTES)
         return box_violation(err, "argv", "argv and env have more than %d bytes",
                              BOX_MAX_ARGV_ENV_BYTES);
-    if (add_strings(&text, &command->workdir, 1, "workdir", err) < 0)
+    if (add_strings(text, &command->workdir, 1, "workdir", err) < 0)
+        return -1;
+    *out = (box_agent_text){.argc = (uint32_t)command->argc,
+                            .envc = (uint32_t)command->envc,
+                            .len = (uint32_t)box_buf_len(text)};
+    return 0;
+}
+
+int box_agent_start_build(const box_agent_command *command, box_buf *packet, int *memfd,
+                          box_error *err)
+{
+    box_agent_text made;
+    BOX_AUTO(box_buf_done) box_buf text = {.max_bytes = BOX_AGENT_TEXT_BYTES};
+    if (box_agent_text_build(command, &text, &made, err) < 0)
         return -1;
     size_t len = box_buf_len(&text);
     bool outside = len > BOX_CHANNEL_INLINE_BYTES;

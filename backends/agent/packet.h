@@ -8,6 +8,9 @@
 #include "base/buf.h"
 #include "base/limits.h"
 
+/* Every packet but START fits. */
+enum { BOX_AGENT_SMALL_BYTES = 4096 };
+
 /* Which end sent it: each may send only some types. */
 typedef enum box_agent_sender { BOX_AGENT_FROM_BOXD, BOX_AGENT_FROM_AGENT } box_agent_sender;
 
@@ -17,12 +20,18 @@ enum { BOX_AGENT_TEXT_BYTES = BOX_MAX_ARGV_ENV_BYTES + 4096 };
 /* One packet, checked. */
 typedef struct box_agent_packet {
     box_agent_header header;
-    union { /* the struct of header.type; none for EXIT_ACK, SHUTDOWN, PING, PONG */
+    union { /* the struct of header.type; none for EXIT_ACK, SHUTDOWN, PING, PONG, FORGET,
+             * CLOSE_STDIN */
         box_agent_hello hello;
         box_agent_start start;
         box_agent_started started; /* its error is sanitized */
         box_agent_signal signal;
         box_agent_exit exit;
+        box_agent_manage manage;   /* INTRODUCED too */
+        box_agent_managed managed; /* its error is sanitized */
+        box_agent_stop stop;
+        box_agent_ends ends; /* WATCH, GREW */
+        box_agent_resize resize;
     } body;
     box_bytes text; /* START without BOX_START_TEXT_IN_MEMFD: borrowed from data, checked */
 } box_agent_packet;
@@ -47,6 +56,14 @@ int box_agent_hello_check(const box_agent_hello *hello, box_error *err) BOX_MUST
 int box_agent_send(int socket, box_agent_type type, uint64_t id, const void *body, box_error *err)
     BOX_MUST_USE;
 
+/* The same with descriptors, which stay the caller's. */
+int box_agent_send_with(int socket, box_agent_type type, uint64_t id, const void *body,
+                        const int *fds, size_t n_fds, box_error *err) BOX_MUST_USE;
+/* How many descriptors MANAGE, INTRODUCED and MANAGED bring. */
+size_t box_agent_manage_fds(const box_agent_manage *m);
+size_t box_agent_introduced_fds(const box_agent_manage *m);
+size_t box_agent_managed_fds(const box_agent_managed *m);
+
 /* A START to be built. Texts are borrowed for the call. */
 typedef struct box_agent_command {
     uint64_t id;
@@ -65,6 +82,11 @@ typedef struct box_agent_command {
  * env or workdir) when it could not be a command. *memfd is the caller's. */
 int box_agent_start_build(const box_agent_command *command, box_buf *packet, int *memfd,
                           box_error *err) BOX_MUST_USE;
+
+/* Appends the text of a command to *text (empty before; ceiling >= BOX_AGENT_TEXT_BYTES + what else
+ * goes into it) and says how it is made up. VALIDATION as of box_agent_start_build. */
+int box_agent_text_build(const box_agent_command *command, box_buf *text, box_agent_text *out,
+                         box_error *err) BOX_MUST_USE;
 
 /* Is text exactly what start says: argc + envc + 1 strings that each end with NUL, argv[0] not
  * empty, "K=V" with a key, an absolute directory? PROTOCOL when not. */

@@ -9,7 +9,8 @@
  * Every message is one packet: a box_agent_header, then the struct of its type, then (START) text.
  * All fields are host byte order; sizes are exact; reserved bytes are 0. Either side drops the
  * connection at the first message that does not fit, and boxd calls the session broken. The agent
- * trusts nothing here either: everything is checked again. Descriptors are taken only with START.
+ * trusts nothing here either: everything is checked again. Descriptors are taken only where a
+ * type's comment says so.
  *
  * A command's life: START -> STARTED (once; with an error it ends there and the id is forgotten) ->
  * EXIT -> EXIT_ACK. Boxd sends the next START when STARTED came; up to BOX_AGENT_MAX_STARTING may
@@ -28,11 +29,12 @@
 
 #include <stdint.h>
 
+#include "agent/process.h"
 #include "base/error.h"
 #include "base/limits.h"
 
 enum {
-    BOX_AGENT_VERSION = 2,
+    BOX_AGENT_VERSION = 3,
     BOX_AGENT_LISTEN_FD = 3, /* inherited: the listening socket */
     BOX_AGENT_SETUP_FD = 4,  /* inherited: a box_agent_setup, a read-only memfd */
     BOX_AGENT_FILTER_FD =
@@ -83,6 +85,16 @@ typedef enum box_agent_type {
     BOX_AGENT_SHUTDOWN = 7, /* boxd -> agent: kill everything and end */
     BOX_AGENT_PING = 8,     /* boxd -> agent */
     BOX_AGENT_PONG = 9,     /* agent -> boxd, same id */
+    /* Managed processes: process.h. Their id is the process's. */
+    BOX_AGENT_MANAGE = 10,      /* boxd -> agent, with descriptors */
+    BOX_AGENT_INTRODUCED = 11,  /* agent -> boxd, with descriptors */
+    BOX_AGENT_MANAGED = 12,     /* agent -> boxd, perhaps with one */
+    BOX_AGENT_STOP = 13,        /* boxd -> agent: end of stdin, TERM, KILL */
+    BOX_AGENT_FORGET = 14,      /* boxd -> agent: its record, when it has EXITED */
+    BOX_AGENT_CLOSE_STDIN = 15, /* boxd -> agent */
+    BOX_AGENT_WATCH = 16,       /* boxd -> agent */
+    BOX_AGENT_GREW = 17,        /* agent -> boxd */
+    BOX_AGENT_RESIZE = 18,      /* boxd -> agent: of its terminal */
 } box_agent_type;
 
 typedef struct box_agent_header {
@@ -108,7 +120,8 @@ enum {
     BOX_START_KILL_LEFTOVERS =
         1, /* what the command leaves behind is killed; else kept and counted */
     BOX_START_TEXT_IN_MEMFD =
-        2, /* the text is in the fourth descriptor (sealed), not in the packet */
+        2,                  /* the text is in the fourth descriptor (sealed), not in the packet */
+    BOX_START_TERMINAL = 4, /* the agent to its zygote: stdin is to be its controlling terminal */
 };
 
 /* Followed by (or in the memfd) text_len bytes: argc arguments, envc "K=V", the directory to start

@@ -7,6 +7,7 @@
 #include <linux/sched.h>
 #include <sched.h>
 #include <signal.h>
+#include <sys/ioctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -97,6 +98,8 @@ static int child_main(void *arg)
         if (dup2(s->fds[i], i) < 0)
             give_up(a, BOX_STEP_SETUP, NULL);
     }
+    if (s->terminal && ioctl(0, TIOCSCTTY, 0) < 0)
+        give_up(a, BOX_STEP_SETUP, NULL);
     /* Everything is close-on-exec from birth; this is the second lock, where it exists (5.9). */
     (void)syscall(SYS_close_range, 3u, ~0u, 0u);
     become_user(a);

@@ -11,9 +11,10 @@
 typedef struct box_spawn {
     uint32_t uid;
     uint32_t gid;
-    int fds[3];   /* stdin, stdout, stderr; all above 2 */
-    int cgroup;   /* directory of the command's cgroup; -1 = none */
-    bool sibling; /* CLONE_PARENT: our parent becomes the command's */
+    int fds[3];    /* stdin, stdout, stderr; all above 2 */
+    int cgroup;    /* directory of the command's cgroup; -1 = none */
+    bool terminal; /* stdin becomes the controlling terminal */
+    bool sibling;  /* CLONE_PARENT: our parent becomes the command's */
     char **argv;
     char **env;
     const char *workdir;

@@ -1,9 +1,11 @@
 /* What the agent's parts (agent.c, channel.c, life.c) share; nobody else includes it. */
 #pragma once
 
+#include <poll.h>
 #include <signal.h>
 
 #include "agent/agent.h"
+#include "agent/managed.h"
 #include "agent/packet.h"
 #include "agent/slot.h"
 #include "agent/table.h"
@@ -34,6 +36,9 @@ typedef struct box_agent {
     box_time hello_by;
     box_time orphan_at; /* 0: a boxd is there */
     box_stash stash;
+    box_processes processes;
+    uint32_t abandoned;   /* commands of our own to be forgotten when they have ended */
+    uint64_t next_own_id; /* of commands of our own, without bit 63 */
     /* processes */
     int signals;
     int zygote_pid; /* 0 = none */
@@ -56,12 +61,20 @@ void box_channel_drop(box_agent *a);
 void box_channel_refuse(box_agent *a, uint64_t id, const box_error *why);
 /* Sends what is due, as far as boxd takes it. */
 void box_channel_flush(box_agent *a);
+/* true: it went out. Otherwise boxd does not read (blocked) or is gone (dropped). */
+bool box_channel_send(box_agent *a, box_agent_type type, uint64_t id, const void *body,
+                      const int *fds, size_t n_fds);
 
 /* --- life.c: a command from START to running, and boxd's orders ------------------------------- */
 
 /* The packet in a->packet, checked. Takes the descriptors. -1: boxd breaks the protocol. */
 int box_life_start(box_agent *a, const box_agent_packet *p, int *fds, size_t n_fds);
+/* A command of our own (state.own), its text in fds[3]; with start->reserved[1] journals behind.
+ * NULL: the table or the slots are full. Nothing is taken; a failure is the command's state. */
+box_command *box_life_start_own(box_agent *a, uint64_t id, const box_agent_start *start,
+                                const int *fds, size_t n_fds);
 void box_life_signal(box_agent *a, uint64_t id, const box_agent_signal *signal);
+void box_life_signal_command(box_agent *a, box_command *c, const box_agent_signal *signal);
 /* -1: it has not ended. */
 int box_life_acknowledge(box_agent *a, uint64_t id);
 /* The zygote (or the subreaper) says how the start in that slot went. */
@@ -97,6 +110,44 @@ void box_end_reaped(box_agent *a, const siginfo_t *info, uint64_t cpu_ns, uint64
 void box_end_report(box_agent *a, box_command *c);
 /* Looks at the kept directories. */
 void box_end_sweep(box_agent *a);
+
+/* --- managed.c: processes that are kept alive; managed_io.c: their bytes; managed_ready.c -------
+ */
+
+/* MANAGE, checked. Takes the descriptors. -1: boxd breaks the protocol. */
+int box_managed_start(box_agent *a, const box_agent_packet *p, int *fds, size_t n_fds);
+/* STOP, FORGET, CLOSE_STDIN, WATCH, RESIZE. -1: boxd breaks the protocol. */
+int box_managed_order(box_agent *a, const box_agent_packet *p);
+/* True when the id is a process's. */
+bool box_managed_signal(box_agent *a, uint64_t id, const box_agent_signal *signal);
+/* What became of its commands, and what is due at a->now. */
+void box_managed_tick(box_agent *a);
+box_time box_managed_next(const box_agent *a);
+/* A new boxd is to hear of all. */
+void box_managed_greet(box_agent *a);
+void box_managed_flush(box_agent *a);
+
+nfds_t box_managed_polls(box_agent *a, struct pollfd *polls);
+/* polls are what box_managed_polls filled, in the order of the table. */
+void box_managed_read(box_agent *a, const struct pollfd *polls, nfds_t count);
+/* All that is left in its pipes, which are closed then. */
+void box_managed_drain(box_agent *a, box_managed *m);
+/* Makes what a run begins with: `theirs` are its stdin, stdout, stderr. */
+int box_managed_open_streams(box_managed *m, int theirs[3], box_error *err) BOX_MUST_USE;
+void box_managed_close_stdin(box_managed *m);
+/* On demand: a terminal gets its end-of-file character. */
+void box_managed_end_stdin(box_managed *m);
+void box_managed_resize(box_managed *m, const box_agent_resize *size);
+/* A number for a command of our own. */
+uint64_t box_managed_new_id(box_agent *a);
+
+/* A run has begun: when is it ready? */
+void box_ready_begin(box_agent *a, box_managed *m);
+/* Stdout grew. */
+void box_ready_grew(box_agent *a, box_managed *m);
+void box_ready_tick(box_agent *a, box_managed *m);
+/* No more looking: it is ready, ended or being stopped. */
+void box_ready_end(box_agent *a, box_managed *m);
 
 /* --- agent.c ---------------------------------------------------------------------------------- */
 

@@ -68,7 +68,7 @@ uint32_t box_commands_open(box_commands *t)
 {
     uint32_t open = 0;
     for (box_command *c = NULL; (c = box_commands_after(t, c)) != NULL;)
-        open += c->state != BOX_COMMAND_KEPT;
+        open += c->state != BOX_COMMAND_KEPT && !c->own;
     return open;
 }
 

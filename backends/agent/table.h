@@ -30,6 +30,8 @@ typedef struct box_command {
     int32_t started_pid;
     uint32_t cause; /* box_agent_cause: the first */
     uint32_t signo; /* to be delivered when it runs; 0 */
+    bool own;       /* started by the agent itself (managed.c): boxd does not hear of it */
+    bool abandoned; /* own, and nobody waits for it any more */
     bool killing;   /* the whole tree is to go */
     bool counted;   /* exit.leftovers is final */
     bool reaped;    /* exit's code, signal and time are final */
@@ -57,7 +59,7 @@ void box_commands_remove(box_commands *t, box_command *c);
 box_command *box_commands_find(box_commands *t, uint64_t id);
 box_command *box_commands_by_pid(box_commands *t, int32_t pid); /* main process or subreaper */
 box_command *box_commands_by_slot(box_commands *t, uint32_t slot);
-/* How many boxd still has to hear of: all but KEPT. */
+/* How many boxd still has to hear of: all but KEPT and our own. */
 uint32_t box_commands_open(box_commands *t);
 /* A slot no live command holds, or -1. */
 int32_t box_commands_free_slot(box_commands *t);

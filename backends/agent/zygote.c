@@ -12,6 +12,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "agent/journal.h"
 #include "agent/privilege.h"
 #include "agent/reaper.h"
 #include "agent/spawn.h"
@@ -19,7 +20,7 @@
 
 enum {
     ZYGOTE_FD = 3,
-    MAX_FDS = 5,           /* three streams, the text, cgroup or subreaper socket */
+    MAX_FDS = 7,           /* three streams, the text, two journals, cgroup or subreaper socket */
     INLINE_POINTERS = 512, /* argv and env of an ordinary command need no mapping */
 };
 
@@ -73,7 +74,7 @@ static int get_text(request *r, const uint8_t *packet)
     r->text.len = r->start.text_len;
     int seals = fcntl(r->fds[3], F_GET_SEALS);
     if (seals < 0 || (seals & F_SEAL_WRITE) == 0 || (seals & F_SEAL_SHRINK) == 0 ||
-        fstat(r->fds[3], &st) < 0 || (size_t)st.st_size != r->text.len) {
+        fstat(r->fds[3], &st) < 0 || (size_t)st.st_size < r->text.len) {
         box_slot_fail(r->slot, BOX_STEP_TEXT, 0, NULL);
         return -1;
     }
@@ -128,6 +129,7 @@ static bool start_command(zygote *z, request *r)
                        .gid = c->gid,
                        .fds = {r->fds[0], r->fds[1], r->fds[2]},
                        .cgroup = c->reapers ? -1 : extra,
+                       .terminal = (r->start.flags & BOX_START_TERMINAL) != 0,
                        .sibling = !c->reapers,
                        .argv = r->pointers,
                        .env = r->pointers + r->start.argc + 1,
@@ -151,6 +153,19 @@ static bool start_command(zygote *z, request *r)
     box_reaper_run(extra, main_pid);
 }
 
+/* -1 with the slot failed: the sandbox has no memory for them. */
+static int fill_journals(request *r)
+{
+    size_t n = r->start.reserved[1];
+    for (size_t i = r->n_fds - 1 - n; i < r->n_fds - 1; i++) {
+        if (box_journal_fill(r->fds[i]) == 0)
+            continue;
+        box_slot_fail(r->slot, BOX_STEP_MEMORY, ENOMEM, NULL);
+        return -1;
+    }
+    return 0;
+}
+
 /* false: the agent is gone. */
 static bool serve_one(zygote *z)
 {
@@ -164,10 +179,11 @@ static bool serve_one(zygote *z)
         return false;
     memcpy(&r.start, z->packet + sizeof(box_agent_header), sizeof r.start);
     uint32_t slot = r.start.reserved[0];
-    if (slot >= BOX_AGENT_MAX_STARTING)
+    if (slot >= BOX_AGENT_MAX_STARTING || r.start.reserved[1] + 4 > r.n_fds)
         return false;
     r.slot = &z->config->slots[slot];
-    bool answer = get_text(&r, z->packet) < 0 || get_pointers(z, &r) < 0 || start_command(z, &r);
+    bool answer = get_text(&r, z->packet) < 0 || get_pointers(z, &r) < 0 || fill_journals(&r) < 0 ||
+                  start_command(z, &r);
     request_done(&r);
     return !answer || note(slot) == 0;
 }

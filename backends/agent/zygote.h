@@ -3,8 +3,10 @@
  * inside S/box and its limits, under the commands' seccomp. Forked from the agent without CLONE_VM.
  *
  * Agent -> zygote: START's packet with its descriptors and one more (the command's cgroup, or the
- * socket of its subreaper); start.reserved[0] is the slot. Zygote (or subreaper) -> agent:
- * box_zygote_note, one when it is ready, then one per start, when slot says how it went. */
+ * socket of its subreaper); start.reserved[0] is the slot, start.reserved[1] how many journals
+ * stand before that last one: their pages are made here, so that they are the sandbox's. Zygote (or
+ * subreaper) -> agent: box_zygote_note, one when it is ready, then one per start, when slot says
+ * how it went. */
 #pragma once
 
 #include <linux/filter.h>

@@ -341,6 +341,33 @@
 #define BOX_AGENT_ORPHAN_SECONDS     60
 #define BOX_AGENT_PERSISTENT_SECONDS BOX_SESSION_LIFETIME_SECONDS
 
+/* Managed processes of one sandbox: at once with those that have ended, and of the latter. Each may
+ * keep two journals of BOX_DEFAULT_JOURNAL_BYTES of the session's memory. */
+#define BOX_MAX_PROCESSES       64
+#define BOX_MAX_ENDED_PROCESSES 16
+/* How long the record of one that ended stays, and its journals. */
+#define BOX_PROCESS_RECORD_SECONDS 3600
+#define BOX_MAX_PROCESS_ID_BYTES   64
+/* One stream's journal. */
+#define BOX_MIN_JOURNAL_BYTES     (64 * 1024)
+#define BOX_DEFAULT_JOURNAL_BYTES (1024 * 1024)
+#define BOX_MAX_JOURNAL_BYTES     (16 * 1024 * 1024)
+/* What boxd has the agent keep to show a process again: its spec, encoded. */
+#define BOX_PROCESS_RECORD_BYTES (BOX_MAX_ARGV_ENV_BYTES + 64 * 1024)
+/* Restarts: first and longest pause by default, and the run after which they are counted anew. */
+#define BOX_RESTART_FIRST_MS         1000
+#define BOX_RESTART_LONGEST_SECONDS  60
+#define BOX_RESTART_GOOD_RUN_SECONDS 600
+/* Between SIGTERM and SIGKILL: by default and at most. */
+#define BOX_STOP_GRACE_SECONDS     5
+#define BOX_MAX_STOP_GRACE_SECONDS 300
+/* Readiness: the text looked for; between two tries; how long one command may take. */
+#define BOX_READY_LINE_BYTES    1024
+#define BOX_READY_INTERVAL_MS   1000
+#define BOX_READY_PROBE_SECONDS 10
+/* Read from one stream of a process before the agent looks at everything else. */
+#define BOX_AGENT_READS_A_ROUND 8
+
 /* --- warden ----------------------------------------------------------------------------------- */
 
 /* boxd instances connected at once. */

@@ -20,16 +20,17 @@ static bool receive(sandbox *s, int timeout_ms)
 {
     static uint8_t data[BOX_AGENT_PACKET_BYTES];
     struct pollfd p = {.fd = s->conn, .events = POLLIN};
-    size_t n_fds = 0;
     box_error err;
     if (poll(&p, 1, timeout_ms) <= 0)
         return false;
-    ssize_t n = box_fd_receive(s->conn, data, sizeof data, NULL, &n_fds, &err);
+    assert_true(s->n_events < EVENTS);
+    sandbox_event *e = &s->events[s->n_events];
+    e->n_fds = EVENT_FDS;
+    ssize_t n = box_fd_receive(s->conn, data, sizeof data, e->fds, &e->n_fds, &err);
     if (n <= 0)
         return false;
-    assert_true(s->n_events < EVENTS);
-    int rc = box_agent_packet_parse(data, (size_t)n, 0, BOX_AGENT_FROM_AGENT,
-                                    &s->events[s->n_events], &err);
+    int rc =
+        box_agent_packet_parse(data, (size_t)n, e->n_fds, BOX_AGENT_FROM_AGENT, &e->packet, &err);
     if (rc < 0)
         fail_msg("the agent broke the protocol: %s", err.msg);
     s->n_events++;
@@ -39,7 +40,8 @@ static bool receive(sandbox *s, int timeout_ms)
 static size_t find(const sandbox *s, box_agent_type type, uint64_t id)
 {
     size_t i = 0;
-    while (i < s->n_events && (s->events[i].header.type != type || s->events[i].header.id != id))
+    while (i < s->n_events &&
+           (s->events[i].packet.header.type != type || s->events[i].packet.header.id != id))
         i++;
     return i;
 }
@@ -56,14 +58,26 @@ bool sandbox_sees(sandbox *s, box_agent_type type, uint64_t id, int timeout_ms)
     return true;
 }
 
-static box_agent_packet take(sandbox *s, box_agent_type type, uint64_t id)
+box_agent_packet sandbox_take(sandbox *s, box_agent_type type, uint64_t id, int *fds, size_t *n_fds)
 {
     if (!sandbox_sees(s, type, id, WAIT_MS))
         fail_msg("no message of type %d for command %llu", (int)type, (unsigned long long)id);
     size_t i = find(s, type, id);
-    box_agent_packet p = s->events[i];
+    sandbox_event e = s->events[i];
     s->n_events--;
     memmove(&s->events[i], &s->events[i + 1], (s->n_events - i) * sizeof s->events[0]);
+    *n_fds = e.n_fds;
+    for (size_t k = 0; k < e.n_fds; k++)
+        fds[k] = e.fds[k];
+    return e.packet;
+}
+
+static box_agent_packet take(sandbox *s, box_agent_type type, uint64_t id)
+{
+    int fds[EVENT_FDS];
+    size_t n_fds;
+    box_agent_packet p = sandbox_take(s, type, id, fds, &n_fds);
+    assert_int_equal(n_fds, 0);
     return p;
 }
 
@@ -77,6 +91,10 @@ bool sandbox_is_dropped(sandbox *s)
 void sandbox_disconnect(sandbox *s)
 {
     box_closep(&s->conn);
+    for (size_t i = 0; i < s->n_events; i++) {
+        for (size_t k = 0; k < s->events[i].n_fds; k++)
+            (void)close(s->events[i].fds[k]);
+    }
     s->n_events = 0;
 }
 

@@ -75,7 +75,10 @@ void sandbox_signal(sandbox *s, uint64_t id, uint32_t signo, box_agent_scope sco
 void sandbox_acknowledge(sandbox *s, uint64_t id);
 void sandbox_send(sandbox *s, box_agent_type type, uint64_t id, const void *body);
 
-/* Waits for that message, at most 15 s; others are kept for later calls. */
+/* Waits for that message, at most 15 s; others are kept for later calls. fds has room for 4; they
+ * are the caller's. */
+box_agent_packet sandbox_take(sandbox *s, box_agent_type type, uint64_t id, int *fds,
+                              size_t *n_fds);
 box_agent_started sandbox_wait_started(sandbox *s, uint64_t id);
 box_agent_exit sandbox_wait_exit(sandbox *s, uint64_t id);
 void sandbox_wait_pong(sandbox *s, uint64_t id);

@@ -3,7 +3,13 @@
 
 #include "agent_sandbox.h"
 
-enum { EVENTS = 4096 };
+enum { EVENTS = 4096, EVENT_FDS = 4 };
+
+typedef struct sandbox_event {
+    box_agent_packet packet;
+    int fds[EVENT_FDS];
+    size_t n_fds;
+} sandbox_event;
 
 typedef struct sandbox_cgroup {
     char root[256]; /* this sandbox's directory S; "" = none */
@@ -23,5 +29,5 @@ struct sandbox {
     bool pids_limited;
     uint64_t next_id;
     size_t n_events;
-    box_agent_packet events[EVENTS];
+    sandbox_event events[EVENTS];
 };

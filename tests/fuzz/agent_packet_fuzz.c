@@ -77,6 +77,16 @@ static void check(const box_agent_packet *p, box_bytes in)
     case BOX_AGENT_STARTED:
         assert(memchr(p->body.started.error.msg, '\0', BOX_ERROR_MSG) != NULL);
         break;
+    case BOX_AGENT_MANAGE:
+    case BOX_AGENT_INTRODUCED: {
+        const box_agent_manage *m = &p->body.manage;
+        assert(strnlen(m->name, sizeof m->name) - 1 < BOX_MAX_PROCESS_ID_BYTES);
+        assert(m->line_len <= sizeof m->line && m->journal_bytes <= BOX_MAX_JOURNAL_BYTES);
+        break;
+    }
+    case BOX_AGENT_MANAGED:
+        assert(memchr(p->body.managed.error.msg, '\0', BOX_ERROR_MSG) != NULL);
+        break;
     default:
         break;
     }

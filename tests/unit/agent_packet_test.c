@@ -177,7 +177,8 @@ static void only_the_right_side_may_send_a_type(void **state)
     (void)state;
     for (uint32_t type = 0; type < 300; type++) {
         raw r = packet_of(type, 5, NULL, 0, NULL, 0);
-        if (type != BOX_AGENT_EXIT_ACK && type != BOX_AGENT_PING)
+        if (type != BOX_AGENT_EXIT_ACK && type != BOX_AGENT_PING && type != BOX_AGENT_FORGET &&
+            type != BOX_AGENT_CLOSE_STDIN)
             assert_refused(&r, 0, BOX_AGENT_FROM_BOXD);
         if (type != BOX_AGENT_PONG)
             assert_refused(&r, 0, BOX_AGENT_FROM_AGENT);
@@ -250,6 +251,131 @@ static void the_error_in_started_is_made_safe(void **state)
     assert_int_equal(p.body.started.error.reason, BOX_INTERNAL);
     assert_int_equal(p.body.started.error.detail_len, 0);
     assert_int_equal(strlen(p.body.started.error.msg), BOX_ERROR_MSG - 1);
+}
+
+static box_agent_manage good_process(void)
+{
+    return (box_agent_manage){.name = "mcp-1",
+                              .text = {.argc = 1, .len = 10},
+                              .restart = BOX_RESTART_NEVER,
+                              .journal_bytes = BOX_MIN_JOURNAL_BYTES,
+                              .first_backoff_ns = 1,
+                              .interval_ns = 1};
+}
+
+static void assert_process(box_agent_manage m, size_t n_fds, bool fine)
+{
+    raw r = packet_of(BOX_AGENT_MANAGE, 1, &m, sizeof m, NULL, 0);
+    box_agent_packet p;
+    box_error err;
+    assert_int_equal(parse(&r, n_fds, BOX_AGENT_FROM_BOXD, &p, &err), fine ? 0 : -1);
+}
+
+static void processes_that_make_no_sense_are_refused(void **state)
+{
+    (void)state;
+    box_agent_manage m = good_process();
+    assert_process(m, 1, true);
+    assert_process(m, 0, false);
+    assert_process(m, 2, false);
+    const char *names[] = {"", "a/b", "a b", "\xc3\xa4"};
+    for (size_t i = 0; i < BOX_COUNT(names); i++) {
+        m = good_process();
+        memset(m.name, 0, sizeof m.name);
+        memcpy(m.name, names[i], strlen(names[i]));
+        assert_process(m, 1, false);
+    }
+    m = good_process();
+    memset(m.name, 'a', BOX_MAX_PROCESS_ID_BYTES);
+    assert_process(m, 1, true);
+    m.name[BOX_MAX_PROCESS_ID_BYTES] = 'a';
+    assert_process(m, 1, false);
+    m = good_process();
+    m.name[30] = 'x'; /* behind the end */
+    assert_process(m, 1, false);
+#define WRONG(field, value)                                                                        \
+    m = good_process();                                                                            \
+    m.field = value;                                                                               \
+    assert_process(m, 1, false)
+    WRONG(flags, 4);
+    WRONG(text.argc, 0);
+    WRONG(text.len, BOX_AGENT_TEXT_BYTES + 1);
+    WRONG(text.reserved, 1);
+    WRONG(record_len, BOX_PROCESS_RECORD_BYTES + 1);
+    WRONG(restart, 0);
+    WRONG(restart, 4);
+    WRONG(probe, 4);
+    WRONG(port, 80);
+    WRONG(line_len, 1);
+    WRONG(probe_text.argc, 1);
+    WRONG(journal_bytes, BOX_MIN_JOURNAL_BYTES + 1);
+    WRONG(journal_bytes, 4096);
+    WRONG(journal_bytes, BOX_MAX_JOURNAL_BYTES + 4096);
+    WRONG(first_backoff_ns, 0);
+    WRONG(interval_ns, 0);
+    WRONG(reserved, 1);
+#undef WRONG
+}
+
+static void a_probe_has_what_it_needs_and_nothing_else(void **state)
+{
+    (void)state;
+    box_agent_manage m = good_process();
+    m.probe = BOX_READY_LINE;
+    assert_process(m, 1, false);
+    m.line_len = BOX_READY_LINE_BYTES;
+    assert_process(m, 1, true);
+    m.line_len++;
+    assert_process(m, 1, false);
+    m = good_process();
+    m.probe = BOX_READY_PORT;
+    assert_process(m, 1, false);
+    m.port = 65535;
+    assert_process(m, 1, true);
+    m.port++;
+    assert_process(m, 1, false);
+    m = good_process();
+    m.probe = BOX_READY_COMMAND;
+    m.probe_text = (box_agent_text){.argc = 1, .len = 5};
+    assert_process(m, 2, true);
+    assert_process(m, 1, false);
+}
+
+static void assert_report(const box_agent_managed *m, size_t n_fds, bool fine)
+{
+    raw r = packet_of(BOX_AGENT_MANAGED, 1, m, sizeof *m, NULL, 0);
+    box_agent_packet p;
+    box_error err;
+    assert_int_equal(parse(&r, n_fds, BOX_AGENT_FROM_AGENT, &p, &err), fine ? 0 : -1);
+}
+
+static void a_process_report_that_contradicts_itself_is_refused(void **state)
+{
+    (void)state;
+    box_agent_managed m = {.state = BOX_MANAGED_RUNNING};
+    assert_report(&m, 0, true);
+    assert_report(&m, 1, false);
+    m.flags = BOX_MANAGED_STDIN_COMES;
+    assert_report(&m, 1, true);
+    assert_report(&m, 0, false);
+    m.flags = BOX_MANAGED_HAS_EXIT;
+    assert_report(&m, 0, true); /* exit code 0 */
+    m.exit.signal = 9;
+    assert_report(&m, 0, false);
+    m.exit.exit_code = -1;
+    assert_report(&m, 0, true);
+    m.exit.first_offset[1] = 1;
+    assert_report(&m, 0, false);
+    m.exit.end_offset[1] = UINT64_MAX;
+    assert_report(&m, 0, false);
+    m = (box_agent_managed){.state = BOX_MANAGED_FAILED};
+    assert_report(&m, 0, false); /* without a reason */
+    (void)box_fail(&m.error, BOX_FILE_NOT_FOUND, "no command x");
+    assert_report(&m, 0, true);
+    m.state = BOX_MANAGED_FAILED + 1;
+    assert_report(&m, 0, false);
+    m.state = 0;
+    assert_report(&m, 0, false);
 }
 
 static void another_version_is_refused(void **state)
@@ -381,6 +507,9 @@ int main(void)
         cmocka_unit_test(signals_that_make_no_sense_are_refused),
         cmocka_unit_test(an_exit_that_contradicts_itself_is_refused),
         cmocka_unit_test(the_error_in_started_is_made_safe),
+        cmocka_unit_test(processes_that_make_no_sense_are_refused),
+        cmocka_unit_test(a_probe_has_what_it_needs_and_nothing_else),
+        cmocka_unit_test(a_process_report_that_contradicts_itself_is_refused),
         cmocka_unit_test(another_version_is_refused),
         cmocka_unit_test(a_built_start_is_what_the_parser_reads),
         cmocka_unit_test(a_long_text_goes_into_a_sealed_memfd),
