@@ -23,6 +23,7 @@ typedef struct box_sandbox_record {
     uint64_t start_time;     /* of that pid, /proc/PID/stat field 22: a reused pid is not ours */
     uint32_t flags;          /* BOX_CREATE_* */
     uint32_t memory_version; /* box_warden_answer.memory_version */
+    int64_t memory_bytes;    /* limit of its commands */
     int64_t tmpfs_bytes;     /* sum of its tmpfs sizes: added to each memory limit */
     char mount_path[BOX_WARDEN_MAX_PATH];
     char place[BOX_SANDBOX_PLACE_BYTES]; /* the backend's own words on where it was made */

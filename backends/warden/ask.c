@@ -4,6 +4,7 @@
 #include "base/fd.h"
 #include "base/limits.h"
 #include "warden/internal.h"
+#include "warden/memory.h"
 #include "warden/request.h"
 
 static int too_busy(const box_warden *w, box_error *err)
@@ -43,6 +44,10 @@ static int ask_create(box_warden *w, warden_conn *c, uint64_t id, const void *bo
         box_warden_create_check(&request, w->config, w->ops->name, w->guarantees, err) < 0 ||
         box_warden_sandbox_add(w, &request.uid, &c->instance, request.flags, &s, err) < 0)
         return -1;
+    if (box_warden_memory_admit(w, s, &request, err) < 0) {
+        box_warden_sandbox_free(w, s);
+        return -1;
+    }
     s->conn = c->serial;
     warden_job *job = box_warden_job_new(JOB_CREATE, s, c->serial, id);
     job->create = request;
@@ -84,6 +89,8 @@ static int ask_kind(box_warden *w, warden_conn *c, uint64_t id, job_kind kind, c
     if (kind == JOB_KEEP)
         s->conn = c->serial;
     else if (too_busy(w, err) < 0)
+        return -1;
+    if (limits != NULL && box_warden_memory_raise(w, s, limits->memory_bytes, err) < 0)
         return -1;
     warden_job *job = box_warden_job_new(kind, s, c->serial, id);
     if (limits != NULL)

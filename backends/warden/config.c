@@ -55,6 +55,10 @@ static const box_config_key keys[] = {
      .max = 64 * GIB, .help = "Largest /dev/shm."},
     {"maxima.sandboxes", BOX_CONFIG_INT, FIELD(maxima.sandboxes), .number = 10000, .min = 1,
      .max = 100000, .help = "Sandboxes at once, of all boxd instances together."},
+    {"maxima.total_memory", BOX_CONFIG_BYTES, FIELD(maxima.total_memory_bytes), .number = 0,
+     .min = 0, .max = INT64_C(1) << 50,
+     .help = "Most memory of all sandboxes together, their limits added up whether used or not; 0: "
+             "no limit."},
     {"log.level", BOX_CONFIG_ENUM, FIELD(log_level), .text = "info", .choices = log_levels,
      .help = "debug, info, warn, error or off."},
     {"log.format", BOX_CONFIG_ENUM, FIELD(log_format), .text = "text", .choices = log_formats,

@@ -26,6 +26,7 @@ typedef struct box_warden_maxima {
     int64_t home_bytes;
     int64_t shm_bytes;
     int64_t sandboxes;
+    int64_t total_memory_bytes; /* 0 = none */
 } box_warden_maxima;
 
 typedef struct box_warden_config {

@@ -102,12 +102,13 @@ typedef struct warden_sandbox {
     box_sandbox_record record;
     warden_watch pid; /* pidfd of PID 1 */
     sandbox_state state;
-    bool busy;        /* a helper works on it */
-    bool owns_uids;   /* its range is marked as taken */
-    bool dead;        /* no process of it lives: DESTROY is answered, the rest goes behind it */
-    bool tell_exited; /* boxd gets EXITED when it is gone */
-    int status;       /* wait status of PID 1, -1 = not known */
-    uint64_t conn;    /* serial of the connection that created or kept it */
+    bool busy;            /* a helper works on it */
+    bool owns_uids;       /* its range is marked as taken */
+    bool dead;            /* no process of it lives: DESTROY is answered, the rest goes behind it */
+    bool tell_exited;     /* boxd gets EXITED when it is gone */
+    int status;           /* wait status of PID 1, -1 = not known */
+    uint64_t conn;        /* serial of the connection that created or kept it */
+    int64_t memory_bytes; /* its part of the warden's: memory.h */
     box_list waiters;
     box_time retry_at; /* when its destroy, or adoption, is tried again; 0 = not */
 } warden_sandbox;
@@ -130,9 +131,10 @@ struct box_warden {
     size_t n_conns;
     uint64_t next_serial;
     box_uids *uids;
-    box_map *sandboxes; /* by uid bytes */
-    box_list queue;     /* warden_job */
-    size_t n_queue;     /* those that boxd asked for */
+    box_map *sandboxes;   /* by uid bytes */
+    int64_t memory_bytes; /* that all sandboxes together may use */
+    box_list queue;       /* warden_job */
+    size_t n_queue;       /* those that boxd asked for */
     box_list running;
     size_t n_running;
     bool deferred; /* a job of the queue waits for its time alone */

@@ -86,6 +86,18 @@ static int do_alive(box_warden *w, warden_result *r, box_error *err)
     return rc;
 }
 
+/* Written down too: the next warden adds up what it has. */
+static int do_limits(box_warden *w, const box_warden_limits *limits, warden_result *r,
+                     box_error *err)
+{
+    if (w->ops->set_limits(w->backend, &r->record, limits, err) < 0)
+        return -1;
+    if (limits->memory_bytes == 0)
+        return 0;
+    r->record.memory_bytes = limits->memory_bytes;
+    return box_state_write(w->state_dir, &r->record, err);
+}
+
 static int do_job(box_warden *w, const warden_job *job, warden_result *r, box_sandbox_fds *fds,
                   box_error *err)
 {
@@ -99,7 +111,7 @@ static int do_job(box_warden *w, const warden_job *job, warden_result *r, box_sa
     case JOB_ALIVE:
         return do_alive(w, r, err);
     case JOB_LIMITS:
-        return w->ops->set_limits(w->backend, &r->record, &job->limits, err);
+        return do_limits(w, &job->limits, r, err);
     case JOB_USAGE:
         return w->ops->usage(w->backend, &r->record, &r->answer, err);
     case JOB_KEEP:

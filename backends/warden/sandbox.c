@@ -12,6 +12,7 @@
 #include "base/limits.h"
 #include "base/log.h"
 #include "warden/internal.h"
+#include "warden/memory.h"
 #include "warden/state.h"
 
 warden_sandbox *box_warden_sandbox_find(const box_warden *w, const box_uid *uid)
@@ -69,6 +70,7 @@ void box_warden_sandbox_restore(void *warden, const box_sandbox_record *record)
     s->record = *record;
     s->owns_uids = box_uids_claim(w->uids, record->uid_base);
     s->state = SANDBOX_LIVE;
+    box_warden_memory_settle(w, s); /* admitted before: no limit holds it up */
     if (record->pid == 0)
         box_warden_sandbox_end(w, s); /* half made, or of an earlier boot */
     else
@@ -79,6 +81,7 @@ void box_warden_sandbox_free(box_warden *w, warden_sandbox *s)
 {
     (void)box_map_remove_bytes(w->sandboxes, s->record.uid.bytes, sizeof s->record.uid.bytes);
     box_warden_watch_close(w, &s->pid);
+    box_warden_memory_give(w, s);
     if (s->owns_uids)
         box_uids_give(w->uids, s->record.uid_base);
     for (box_list *at = s->waiters.next; at != &s->waiters;) {
@@ -191,8 +194,10 @@ static void pid_ended(box_warden *w, warden_watch *watch, uint32_t events)
             si.si_code == CLD_EXITED ? W_EXITCODE(si.si_status, 0) : W_EXITCODE(0, si.si_status);
     box_warden_watch_close(w, watch);
     s->dead = w->ops->pid1_is_all;
-    if (s->dead)
+    if (s->dead) {
+        box_warden_memory_give(w, s);
         tell_waiters(w, s, true, &(box_error){0});
+    }
     if (s->state != SANDBOX_LIVE)
         return;
     s->tell_exited = true;
@@ -300,6 +305,7 @@ static void created(box_warden *w, const warden_job *job, const warden_result *r
     warden_sandbox *s = job->sandbox;
     if (r->error.reason == BOX_NONE) {
         s->record = r->record;
+        box_warden_memory_settle(w, s);
         if (s->state == SANDBOX_CREATING)
             s->state = SANDBOX_LIVE; /* else a DESTROY waits already */
         keep_pidfd(w, s, r, fds);
@@ -353,6 +359,12 @@ static void kept(box_warden *w, const warden_job *job, warden_result *r, const i
     }
 }
 
+static void answer(box_warden *w, const warden_job *job, warden_result *r)
+{
+    r->answer.error = r->error;
+    box_warden_conn_answer(w, job->conn, job->id, &r->answer, NULL, 0);
+}
+
 void box_warden_sandbox_job_done(box_warden *w, warden_job *job, warden_result *r, int *fds,
                                  size_t n_fds)
 {
@@ -369,11 +381,15 @@ void box_warden_sandbox_job_done(box_warden *w, warden_job *job, warden_result *
     case JOB_KEEP:
         kept(w, job, r, fds, n_fds);
         break;
-    case JOB_ALIVE:
     case JOB_LIMITS:
+        if (r->error.reason == BOX_NONE)
+            job->sandbox->record.memory_bytes = r->record.memory_bytes;
+        box_warden_memory_settle(w, job->sandbox);
+        answer(w, job, r);
+        break;
+    case JOB_ALIVE:
     case JOB_USAGE:
-        r->answer.error = r->error;
-        box_warden_conn_answer(w, job->conn, job->id, &r->answer, NULL, 0);
+        answer(w, job, r);
         break;
     }
     for (size_t i = 0; i < n_fds; i++)

@@ -446,6 +446,71 @@ static void sandboxes_stay_while_a_warden_cannot_look_at_them(void **state)
     test_warden_done(&w);
 }
 
+static box_warden_answer set_memory(test_boxd *b, const box_uid *uid, int64_t bytes)
+{
+    const box_warden_limits limits = {.uid = *uid, .memory_bytes = bytes};
+    uint64_t id = test_boxd_send(b, BOX_WARDEN_LIMITS, &limits, sizeof limits, -1);
+    int fds[BOX_ANSWER_MAX_FDS];
+    size_t n_fds = BOX_COUNT(fds);
+    return test_boxd_answer(b, id, fds, &n_fds);
+}
+
+static void no_memory_left(const box_error *err, const char *used)
+{
+    assert_int_equal(err->reason, BOX_MEMORY_BUDGET);
+    assert_string_equal(box_error_get(err, "limit"), "total_memory");
+    assert_string_equal(box_error_get(err, "used"), used);
+    assert_true(err->retry_ms > 0);
+}
+
+/* Two of them, of 100 MiB and 4 tmpfs of 1 MiB each, have 8 MiB left. */
+static void sandboxes_together_have_so_much_memory(void **state)
+{
+    (void)state;
+    enum { MIB = 1 << 20 };
+    const box_warden_create small = {.memory_bytes = 100 * MIB,
+                                     .workspace_bytes = MIB,
+                                     .tmp_bytes = MIB,
+                                     .home_bytes = MIB,
+                                     .shm_bytes = MIB};
+    test_warden w;
+    test_warden_init(&w, "maxima: {total_memory: 216MiB}\n");
+    test_warden_start(&w);
+    test_boxd b = new_boxd(&w);
+    if ((b.hello.guarantees & BOX_G_LIVE_LIMITS) == 0) {
+        test_boxd_close(&b);
+        test_warden_done(&w);
+        skip();
+    }
+    test_box first;
+    test_box second;
+    test_box_create(&b, &w, small, &first);
+    test_box_create(&b, &w, small, &second);
+    box_error refused = test_box_refused(&b, &w, small);
+    no_memory_left(&refused, "218103808");
+    refused = set_memory(&b, &first.uid, 109 * MIB).error;
+    no_memory_left(&refused, "218103808");
+    assert_int_equal(set_memory(&b, &first.uid, 108 * MIB).error.reason, BOX_NONE);
+    refused = set_memory(&b, &second.uid, 101 * MIB).error;
+    no_memory_left(&refused, "226492416");
+    assert_int_equal(set_memory(&b, &first.uid, 50 * MIB).error.reason, BOX_NONE);
+
+    (void)test_warden_stop(&w, SIGKILL); /* the next one knows what they have */
+    box_uid instance = b.instance;
+    test_boxd_close(&b);
+    test_warden_start(&w);
+    test_boxd_connect(&b, &w, &instance);
+    refused = test_box_refused(&b, &w, small);
+    no_memory_left(&refused, "165675008");
+    test_box_destroy(&b, &first);
+    test_box_create(&b, &w, small, &first);
+    test_box_destroy(&b, &first);
+    test_box_destroy(&b, &second);
+    test_warden_await_clean(&w);
+    test_boxd_close(&b);
+    test_warden_done(&w);
+}
+
 #define V2_TOP "/sys/fs/cgroup"
 
 static const uint32_t limits = BOX_G_MEMORY | BOX_G_PIDS | BOX_G_CPU | BOX_G_LIVE_LIMITS;
@@ -683,6 +748,7 @@ int main(void)
         cmocka_unit_test(a_private_warden_takes_its_sandboxes_with_it),
         cmocka_unit_test(older_kernels_are_served_too),
         cmocka_unit_test(sandboxes_stay_while_a_warden_cannot_look_at_them),
+        cmocka_unit_test(sandboxes_together_have_so_much_memory),
         cmocka_unit_test(hosts_with_fewer_control_groups_say_so),
         cmocka_unit_test(a_configured_group_has_the_same_limits),
         cmocka_unit_test(controllers_that_were_taken_back_return_with_the_next_sandbox),
