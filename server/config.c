@@ -138,6 +138,12 @@ static const box_config_key keys[] = {
     {"limits.connections_per_peer", BOX_CONFIG_INT, AT(max_connections_per_peer),
      .number = BOX_MAX_CONNECTIONS_PER_PEER, .min = 0, .max = 100000,
      .help = "Connections from one address (IPv6: one /64); 0 is no limit, as behind a proxy."},
+    {"limits.bad_connections", BOX_CONFIG_INT, AT(bad_connections),
+     .number = BOX_BAD_CONNECTIONS_PER_MINUTE, .min = 0, .max = 100000,
+     .help = "Connections from one address (IPv6: one /64) that may end badly in a minute: failed "
+             "or abandoned TLS handshakes, broken HTTP/2, floods. After more, new ones from there "
+             "are closed at once for 1 s, each time twice as long up to a minute; those it has "
+             "stay. More where many people share an address; 0 is no limit, as behind a proxy."},
     {"limits.connections_per_tenant", BOX_CONFIG_INT, AT(max_connections_per_tenant),
      .number = BOX_MAX_CONNECTIONS_PER_TENANT, .min = 0, .max = 100000,
      .help = "TCP connections whose first call was of one tenant; 0 is no limit."},

@@ -56,6 +56,7 @@ typedef struct box_server_config {
 
     int64_t max_connections;
     int64_t max_connections_per_peer;
+    int64_t bad_connections; /* per minute and peer address */
     int64_t max_connections_per_tenant;
     int64_t max_calls_per_connection;
     int64_t max_sessions;

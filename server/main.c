@@ -257,6 +257,7 @@ static int open_net(boxd *b, box_error *err)
                  .max_idle_ns = b->conf.max_idle_ns},
         .limits = {.connections = (uint32_t)b->conf.max_connections,
                    .connections_per_peer = (uint32_t)b->conf.max_connections_per_peer,
+                   .bad_connections = (uint32_t)b->conf.bad_connections,
                    .connections_per_tenant = (uint32_t)b->conf.max_connections_per_tenant,
                    .calls_per_connection = (uint32_t)b->conf.max_calls_per_connection,
                    .ping_min_interval_ns = b->conf.ping_min_interval_ns,

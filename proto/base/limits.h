@@ -111,9 +111,16 @@
 #define BOX_MAX_CONNECTIONS_PER_TENANT 2048
 /* TLS handshake and HTTP/2 preface must be done by then. */
 #define BOX_HANDSHAKE_TIMEOUT_SECONDS 10
-/* TLS handshakes of one loop that go a step between two looks at everything else: a step is up to a
- * millisecond (an RSA key), the calls of others some microseconds. */
-#define BOX_HANDSHAKES_PER_TURN 1
+/* Connections of one address that may end badly in a minute (configuration): failed or abandoned
+ * handshakes, what breaks HTTP/2 or costs too much. Each costs a loop about what three calls do. */
+#define BOX_BAD_CONNECTIONS_PER_MINUTE 60
+/* For so long new ones from there are then closed unread: the first time, and at most after
+ * doubling. An attacker has its allowance once in the latter; who shares its address waits no
+ * longer. */
+#define BOX_HOLD_SECONDS     1
+#define BOX_MAX_HOLD_SECONDS 60
+/* Addresses that is remembered of, 48 bytes each. */
+#define BOX_PENALTY_PEERS 4096
 /* A TCP peer none of whose calls had a good token is asked to leave when it has no call open for
  * this long; when BOX_MAX_CONNECTIONS is reached, the oldest of these goes at once. */
 #define BOX_STRANGER_SECONDS 30
@@ -157,9 +164,13 @@
 /* One read from a connection, one piece taken from HTTP/2 to be sent, and how much one connection
  * may send before others get their turn. */
 #define BOX_READ_BYTES (64 * 1024)
-/* One read from a peer that nobody knows yet, or that costs much: 4 KiB of small frames take a loop
- * some 100 microseconds, 64 KiB two milliseconds, for which everybody else waits. */
+/* One read from a peer that nobody knows yet, or that costs much. A TLS record has up to 16 KiB,
+ * and as many small frames take a loop half a millisecond, for which everybody else would wait:
+ * HTTP/2 gets pieces of the first size until the second has passed, the rest in the loop's next
+ * turns. */
 #define BOX_SMALL_READ_BYTES (4 * 1024)
+#define BOX_PIECE_BYTES      256
+#define BOX_PIECE_US         50
 #define BOX_SEND_BYTES       (64 * 1024)
 #define BOX_FLUSH_BYTES      (256 * 1024)
 /* What is still read from a peer that takes nothing: more than flow control lets a good one send.

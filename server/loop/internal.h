@@ -12,10 +12,12 @@ struct box_loop {
     uv_async_t wake;
     uv_prepare_t before_poll; /* both run what was posted and the later list */
     uv_check_t after_poll;
+    uv_idle_t not_idle; /* while spare has some: the poll does not wait */
     box_loops *all;
     pthread_t thread;
     bool running_posts;
     box_list later;  /* of box_later */
+    box_list spare;  /* of box_later */
     box_lock lock;   /* guards what follows */
     box_task *first; /* posted, in order */
     box_task *last;

@@ -79,6 +79,31 @@ static void run_later(box_loop *l)
     }
 }
 
+/* Its being active is all there is to it. */
+static void on_not_idle(uv_idle_t *handle)
+{
+    (void)handle;
+}
+
+void box_loop_spare(box_loop *l, box_later *later)
+{
+    if (box_list_linked(&later->link))
+        return;
+    box_list_append(&l->spare, &later->link);
+    uv_idle_start(&l->not_idle, on_not_idle);
+}
+
+static void run_spare(box_loop *l)
+{
+    if (!box_list_empty(&l->spare)) {
+        box_later *later = BOX_CONTAINER(l->spare.next, box_later, link);
+        box_list_remove(&later->link);
+        later->fn(later);
+    }
+    if (box_list_empty(&l->spare))
+        uv_idle_stop(&l->not_idle);
+}
+
 static void end_of_turn(box_loop *l)
 {
     (void)run_posts(l);
@@ -92,7 +117,9 @@ static void on_prepare(uv_prepare_t *handle)
 
 static void on_check(uv_check_t *handle)
 {
-    end_of_turn(BOX_CONTAINER(handle, box_loop, after_poll));
+    box_loop *l = BOX_CONTAINER(handle, box_loop, after_poll);
+    end_of_turn(l);
+    run_spare(l);
 }
 
 /* Only wakes the poll: on_check, which follows, does the work. */
@@ -114,11 +141,13 @@ static int loop_init(box_loop *l, box_loops *all, box_error *err)
         return box_fail(err, BOX_INTERNAL, "cannot make an event loop: too many open files?");
     l->all = all;
     box_list_init(&l->later);
+    box_list_init(&l->spare);
     box_lock_init(&l->lock);
     uv_prepare_init(&l->uv, &l->before_poll);
     uv_prepare_start(&l->before_poll, on_prepare);
     uv_check_init(&l->uv, &l->after_poll);
     uv_check_start(&l->after_poll, on_check);
+    uv_idle_init(&l->uv, &l->not_idle);
     int rc = uv_async_init(&l->uv, &l->wake, on_wake);
     if (rc != 0)
         return box_fail(err, BOX_INTERNAL, "cannot make an event loop: %s", uv_strerror(rc));
@@ -130,6 +159,7 @@ static void loop_done(box_loop *l)
     current = l;
     uv_close((uv_handle_t *)&l->before_poll, NULL);
     uv_close((uv_handle_t *)&l->after_poll, NULL);
+    uv_close((uv_handle_t *)&l->not_idle, NULL);
     if (l->wake.type == UV_ASYNC)
         uv_close((uv_handle_t *)&l->wake, NULL);
     (void)uv_run(&l->uv, UV_RUN_DEFAULT); /* the close callbacks of all that was freed */

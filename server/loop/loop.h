@@ -51,6 +51,9 @@ typedef struct box_later {
 } box_later;
 BOX_LOOP void box_loop_later(box_loop *l, box_later *later);
 BOX_LOOP void box_later_cancel(box_later *later);
+/* Work that others shall not wait for: one of these a turn, in order, when all that the turn
+ * brought is done and sent. */
+BOX_LOOP void box_loop_spare(box_loop *l, box_later *later);
 
 /* Timers: fn runs once at `at` (absolute, never early), on the loop. Setting again moves it;
  * BOX_TIME_NEVER stops it. A freed timer never fires. Cheap: thousands per loop. */

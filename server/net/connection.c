@@ -48,6 +48,7 @@ static void connection_free(void *arg)
     connection *c = arg;
     box_tls_free(c->tls);
     box_buf_done(&c->out);
+    box_buf_done(&c->rest);
     free(c->certificate);
     free(c);
 }
@@ -69,7 +70,7 @@ static void close_now(connection *c)
     if (c->from.key_len > 0)
         box_tally_remove(c->nl->net->peers, c->from.key, c->from.key_len);
     box_later_cancel(&c->flush);
-    box_list_remove(&c->handshake);
+    box_connection_cancel_turn(c);
     box_watch_free(box_take(c->watch));
     box_timer_free(box_take(c->timer));
     box_closep(&c->fd);
@@ -91,7 +92,31 @@ void box_connection_begin_closing(connection *c)
         BOX_IGNORE(box_h2_send(box_rpc_connection_h2(c->rpc), &c->out, BOX_SEND_BYTES, &err));
     }
     box_rpc_connection_end(box_take(c->rpc));
+    box_buf_done(&c->rest);
     box_connection_want_flush(c);
+}
+
+void box_connection_end_badly(connection *c)
+{
+    box_net *n = c->nl->net;
+    if (c->ended_badly || c->from.key_len == 0)
+        return;
+    c->ended_badly = true;
+    atomic_fetch_add(&n->ended_badly, 1);
+    uint64_t hold_ns = box_penalty_add(n->penalty, c->from.key, c->from.key_len, box_now());
+    if (hold_ns == 0)
+        return;
+    if (atomic_fetch_add(&n->holds, 1) == 0 || hold_ns == BOX_HOLD_SECONDS * BOX_SECOND)
+        box_log(BOX_WARN, "net.held_back", BOX_STR("peer", c->from.address),
+                BOX_STR("reason", "too many of its connections ended badly"));
+}
+
+/* TLS has begun: that cost us more than it cost the peer. */
+static void abandon(connection *c)
+{
+    if (c->tls != NULL && c->spoke)
+        box_connection_end_badly(c);
+    close_now(c);
 }
 
 static void say_goodbye(connection *c)
@@ -121,8 +146,8 @@ static const event_handler transitions[STATE_COUNT][EVENT_COUNT] = {
         {
             [EVENT_PREFACE] = opened,
             [EVENT_BROKEN] = box_connection_begin_closing,
-            [EVENT_PEER_END] = close_now,
-            [EVENT_TIMEOUT] = close_now,
+            [EVENT_PEER_END] = abandon,
+            [EVENT_TIMEOUT] = abandon,
             [EVENT_FLUSHED] = ignore,
             [EVENT_DONE] = box_connection_begin_closing,
             [EVENT_DRAIN] = ignore, /* once it is open */
@@ -280,7 +305,9 @@ void box_connection_start(net_loop *nl, int fd, const net_origin *from, box_tls_
     connection *c = box_alloc(sizeof *c);
     *c = (connection){.nl = nl, .fd = fd, .from = *from, .closed = closed, .closed_arg = arg};
     c->flush.fn = box_connection_on_flush;
+    c->turn.fn = box_connection_on_turn;
     box_buf_init(&c->out, 2 * BOX_SEND_BYTES);
+    box_buf_init(&c->rest, 2 * BOX_READ_BYTES);
     if (set_up(c, tls, &err) < 0) {
         box_log(BOX_WARN, "net.connection_failed", BOX_STR("peer", from->address), BOX_ERR(&err));
         if (from->key_len > 0)

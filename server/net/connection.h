@@ -20,7 +20,8 @@ struct connection {
     net_loop *nl;
     connection_state state;
     int fd;
-    box_list handshake; /* nl->handshakes; nothing is read meanwhile */
+    box_later turn; /* of its own, for what costs: a step of a handshake, a piece of a flood;
+                       nothing is read while it waits for it */
     box_watch *watch;
     int watched;             /* events asked of watch */
     box_timer *timer;        /* handshake, closing, life: whichever the state has */
@@ -31,9 +32,12 @@ struct connection {
     net_origin from;
     char *certificate;
     box_buf out;             /* taken from HTTP/2: to be sent, or to be encrypted */
+    box_buf rest;            /* plain bytes that HTTP/2 gets in the next turn */
     size_t received;         /* plain bytes, while in handshake */
     size_t blocked_received; /* bytes read since the socket took no more */
     bool blocked;            /* the socket took no more */
+    bool spoke;              /* a byte came */
+    bool ended_badly;        /* was counted */
     box_later flush;
     void (*closed)(void *arg);
     void *closed_arg;
@@ -43,6 +47,8 @@ struct connection {
 void box_connection_handle(connection *c, connection_event event);
 /* Over TCP, and no call of it came with a token that is good. */
 bool box_connection_is_stranger(const connection *c);
+/* It failed, by what the peer did: too much of that holds the peer's address back. */
+void box_connection_end_badly(connection *c);
 /* HTTP/2 is over, for good or ill: takes its last bytes (a GOAWAY comes first), ends the calls. */
 void box_connection_begin_closing(connection *c);
 
@@ -59,6 +65,8 @@ void box_connection_want_sweep(connection *c);
 void box_connection_on_ready(void *arg, int events); /* of watch */
 void box_connection_on_output(void *arg);            /* of rpc */
 void box_connection_on_flush(box_later *later);      /* of flush */
+void box_connection_on_turn(box_later *later);       /* of turn */
+void box_connection_cancel_turn(connection *c);
 /* Sends what there is at the end of the loop's turn. */
 void box_connection_want_flush(connection *c);
 void box_connection_watch(connection *c, int events);

@@ -26,7 +26,7 @@ void box_connection_watch(connection *c, int events)
 
 static void update_watch(connection *c)
 {
-    bool read = !box_list_linked(&c->handshake) &&
+    bool read = !box_list_linked(&c->turn.link) &&
                 (!c->blocked || c->blocked_received < BOX_BLOCKED_READ_BYTES);
     box_connection_watch(c, (read ? BOX_READABLE : 0) | (c->blocked ? BOX_WRITABLE : 0));
 }
@@ -108,6 +108,8 @@ static void note_broken(connection *c, const box_error *err)
 {
     net_loop *nl = c->nl;
     box_time now = box_loop_now(nl->loop);
+    if (err->sys_errno == 0) /* else it has just gone */
+        box_connection_end_badly(c);
     if (err->reason != BOX_RATE_LIMIT) {
         box_log(BOX_DEBUG, "net.broken", BOX_STR("peer", c->from.address), BOX_ERR(err));
     } else if (now < nl->abuse_at) {
@@ -171,6 +173,62 @@ static void feed_h2(connection *c, const uint8_t *data, size_t len)
     box_connection_want_sweep(c);
 }
 
+/* Of a peer that nobody knows, or that costs much, little at a time. */
+static bool is_suspect(const connection *c)
+{
+    return box_connection_is_stranger(c) ||
+           (c->rpc != NULL && box_h2_is_costly(box_rpc_connection_h2(c->rpc)));
+}
+
+static void want_turn(connection *c)
+{
+    if (box_list_linked(&c->turn.link))
+        return;
+    atomic_fetch_add(&c->nl->waiting, 1);
+    box_loop_spare(c->nl->loop, &c->turn);
+    update_watch(c);
+}
+
+/* Feeds as much as others may wait for; returns how much that was. */
+static size_t feed_piece(connection *c, const uint8_t *data, size_t len)
+{
+    box_time end = box_now() + BOX_PIECE_US * BOX_US;
+    size_t at = 0;
+    do {
+        size_t n = len - at;
+        if (is_suspect(c) && n > BOX_PIECE_BYTES)
+            n = BOX_PIECE_BYTES;
+        feed_h2(c, data + at, n);
+        at += n;
+    } while (at < len && (!is_suspect(c) || box_now() < end));
+    return at;
+}
+
+static void feed(connection *c, const uint8_t *data, size_t len)
+{
+    box_error err = {0};
+    size_t n = feed_piece(c, data, len);
+    if (n == len || c->rpc == NULL)
+        return;
+    if (box_buf_add(&c->rest, data + n, len - n, &err) < 0)
+        box_connection_handle(c, EVENT_BROKEN);
+    else
+        want_turn(c);
+}
+
+/* What waited; nothing new was read meanwhile. */
+static void feed_rest(connection *c)
+{
+    size_t n = feed_piece(c, box_buf_data(&c->rest), box_buf_len(&c->rest));
+    if (c->rpc == NULL)
+        return;
+    box_buf_consume(&c->rest, n);
+    if (box_buf_len(&c->rest) == 0)
+        box_buf_done(&c->rest);
+    else
+        want_turn(c);
+}
+
 static void note_certificate(connection *c)
 {
     if (c->certificate != NULL || !box_tls_is_ready(c->tls))
@@ -188,8 +246,9 @@ static void feed_tls(connection *c, const uint8_t *data, size_t len)
     box_connection_want_flush(c); /* handshake messages, alerts */
     int rc = box_tls_receive(c->tls, data, len, plain, &closed, &err);
     note_certificate(c);
-    feed_h2(c, box_buf_data(plain), box_buf_len(plain));
+    feed(c, box_buf_data(plain), box_buf_len(plain));
     if (rc < 0) {
+        box_connection_end_badly(c);
         box_log(BOX_DEBUG, "net.tls_failed", BOX_STR("peer", c->from.address), BOX_ERR(&err));
         box_connection_handle(c, EVENT_BROKEN);
     } else if (closed) {
@@ -197,23 +256,17 @@ static void feed_tls(connection *c, const uint8_t *data, size_t len)
     }
 }
 
-static size_t read_size(const connection *c)
-{
-    bool small = box_connection_is_stranger(c) ||
-                 (c->rpc != NULL && box_h2_is_costly(box_rpc_connection_h2(c->rpc)));
-    return small ? BOX_SMALL_READ_BYTES : BOX_READ_BYTES;
-}
-
 static void receive(connection *c)
 {
     uint8_t *data = c->nl->read_bytes;
-    ssize_t n = recv(c->fd, data, read_size(c), 0);
+    ssize_t n = recv(c->fd, data, is_suspect(c) ? BOX_SMALL_READ_BYTES : BOX_READ_BYTES, 0);
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
         return;
     if (n <= 0) {
         box_connection_handle(c, EVENT_PEER_END);
         return;
     }
+    c->spoke = true;
     box_life_heard(&c->life, box_loop_now(c->nl->loop));
     if (c->blocked) {
         c->blocked_received += (size_t)n;
@@ -224,45 +277,42 @@ static void receive(connection *c)
     if (c->tls != NULL)
         feed_tls(c, data, (size_t)n);
     else
-        feed_h2(c, data, (size_t)n);
+        feed(c, data, (size_t)n);
 }
 
-/* A handshake costs as much as a thousand frames: those that come at once wait for each other, not
- * the calls of others for all of them. */
-static void queue_handshake(connection *c)
+void box_connection_cancel_turn(connection *c)
 {
-    net_loop *nl = c->nl;
-    box_list_append(&nl->handshakes, &c->handshake);
-    update_watch(c);
-    if (!nl->handshake_posted)
-        box_loop_post(nl->loop, box_connection_run_handshakes, nl);
-    nl->handshake_posted = true;
+    if (box_list_linked(&c->turn.link))
+        atomic_fetch_sub(&c->nl->waiting, 1);
+    box_later_cancel(&c->turn);
 }
 
-void box_connection_run_handshakes(void *arg)
+void box_connection_on_turn(box_later *later)
 {
-    net_loop *nl = arg;
-    for (int i = 0; i < BOX_HANDSHAKES_PER_TURN && !box_list_empty(&nl->handshakes); i++) {
-        connection *c = BOX_CONTAINER(nl->handshakes.next, connection, handshake);
-        box_list_remove(&c->handshake);
-        update_watch(c);
+    connection *c = BOX_CONTAINER(later, connection, turn);
+    atomic_fetch_sub(&c->nl->waiting, 1);
+    if (box_buf_len(&c->rest) > 0)
+        feed_rest(c);
+    else
         receive(c);
-    }
-    nl->handshake_posted = !box_list_empty(&nl->handshakes);
-    if (nl->handshake_posted)
-        box_loop_post(nl->loop, box_connection_run_handshakes, nl);
+    if (c->state != STATE_CLOSED)
+        update_watch(c);
 }
 
-static bool shakes_hands(const connection *c)
+/* A step of a handshake costs as much as a hundred frames: those that come at once wait for each
+ * other, not the calls of others for all of them. So do floods. */
+static bool is_costly(const connection *c)
 {
-    return c->state == STATE_HANDSHAKE && c->tls != NULL && !box_tls_is_ready(c->tls);
+    if (c->state == STATE_HANDSHAKE && c->tls != NULL && !box_tls_is_ready(c->tls))
+        return true;
+    return c->rpc != NULL && box_h2_is_costly(box_rpc_connection_h2(c->rpc));
 }
 
 void box_connection_on_ready(void *arg, int events)
 {
     connection *c = arg;
-    if ((events & BOX_READABLE) && shakes_hands(c))
-        queue_handshake(c);
+    if ((events & BOX_READABLE) && is_costly(c))
+        want_turn(c);
     else if (events & BOX_READABLE)
         receive(c);
     if ((events & BOX_WRITABLE) && c->state != STATE_CLOSED)

@@ -6,6 +6,7 @@
 
 #include "base/limits.h"
 #include "net/listener.h"
+#include "net/penalty.h"
 #include "net/server.h"
 #include "rpc/call_h2.h"
 
@@ -26,10 +27,9 @@ struct net_loop {
     box_timer *accept_retry;               /* accepting rests until it fires */
     bool accept_rested;                    /* since the last connection: said once in the log */
     box_list connections;
-    box_list handshakes;   /* connections that have bytes of one to read, in order */
-    bool handshake_posted; /* to run some of those */
-    uint8_t *read_bytes;   /* BOX_READ_BYTES, for whichever connection reads */
-    box_buf plain;         /* the same, decrypted */
+    atomic_uint waiting; /* connections that wait for a turn of their own (connection.h) */
+    uint8_t *read_bytes; /* BOX_READ_BYTES, for whichever connection reads */
+    box_buf plain;       /* the same, decrypted */
     box_timer *drain_timer;
     unsigned drain_step; /* in the table of net.c */
     bool draining;
@@ -42,11 +42,13 @@ struct box_net {
     box_net_config config;
     box_rpc rpc;
     box_tally *peers;                          /* connections by address */
+    box_penalty *penalty;                      /* of those that end badly */
     box_listener listeners[BOX_MAX_LISTENERS]; /* fixed once the loops run */
     unsigned n_listeners;
     atomic_uint loops_listening; /* the last one to stop closes the listeners */
     atomic_uint_fast64_t connections_open;
     atomic_uint_fast64_t connections_total;
+    atomic_uint_fast64_t ended_badly, holds, refused_held, refused_peer; /* box_net_stats */
     atomic_bool draining;
     unsigned loops_drained; /* loop 0's */
     void (*done)(void *arg);
@@ -86,8 +88,6 @@ BOX_LOOP void box_connection_start(net_loop *nl, int fd, const net_origin *from,
                                    box_tls_context *tls, void (*closed)(void *arg), void *arg);
 BOX_LOOP void box_connection_event_all(net_loop *nl, connection_event event);
 BOX_LOOP void box_connection_recheck_all(net_loop *nl);
-/* Some of nl->handshakes; the rest in the loop's next turns. */
-BOX_LOOP void box_connection_run_handshakes(void *nl);
 /* Closes the oldest connection of this loop whose peer nobody knows yet (of that origin, or NULL =
  * any); false when there is none. */
 BOX_LOOP bool box_connection_evict_stranger(net_loop *nl, const net_origin *from);

@@ -24,7 +24,6 @@ static void loop_init(net_loop *nl, box_net *n, box_loop *loop)
     /* OpenSSL may hold one record of 16 KiB from before. */
     box_buf_init(&nl->plain, 2 * BOX_READ_BYTES);
     box_list_init(&nl->connections);
-    box_list_init(&nl->handshakes);
     box_loop_post(loop, loop_start, nl);
 }
 
@@ -45,6 +44,7 @@ int box_net_new(const box_net_config *config, box_net **out, box_error *err)
     n->rpc.permit_ping_without_calls = config->limits.permit_ping_without_calls;
     n->rpc.tenants = box_tally_new(config->limits.connections_per_tenant);
     n->peers = box_tally_new(config->limits.connections_per_peer);
+    n->penalty = box_penalty_new(config->limits.bad_connections);
     if (n->config.limits.connections == 0)
         n->config.limits.connections = BOX_MAX_CONNECTIONS;
     n->n_loops = n_loops;
@@ -83,6 +83,7 @@ void box_net_free(box_net *n)
     for (unsigned i = 0; i < n->n_listeners; i++)
         box_listener_done(&n->listeners[i]);
     box_tally_free(n->peers);
+    box_penalty_free(n->penalty);
     box_tally_free(n->rpc.tenants);
     free(n);
 }
@@ -94,6 +95,10 @@ void box_net_stats_get(const box_net *n, box_net_stats *out)
         .connections_total = atomic_load(&n->connections_total),
         .calls_open = atomic_load(&n->rpc.calls_open),
         .calls_total = atomic_load(&n->rpc.calls_total),
+        .ended_badly = atomic_load(&n->ended_badly),
+        .holds = atomic_load(&n->holds),
+        .refused_held = atomic_load(&n->refused_held),
+        .refused_peer = atomic_load(&n->refused_peer),
     };
 }
 

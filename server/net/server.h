@@ -19,12 +19,13 @@ typedef struct box_net_life {
     uint64_t max_idle_ns;          /* without a call: GOAWAY max_idle */
 } box_net_life;
 
-/* How many connections and calls there may be; 0 = the default of limits.h, or none of peers and
- * tenants. */
+/* How many connections and calls there may be; 0 = the default of limits.h, or, for peers and
+ * tenants, no limit. */
 typedef struct box_net_limits {
     uint32_t connections;
     uint32_t connections_per_peer; /* address; IPv6: /64 */
     uint32_t connections_per_tenant;
+    uint32_t bad_connections; /* of one address and minute: see net/penalty.h */
     uint32_t calls_per_connection;
     uint64_t ping_min_interval_ns; /* see box_h2_config */
     bool permit_ping_without_calls;
@@ -68,5 +69,9 @@ void box_net_free(box_net *n);
 
 typedef struct box_net_stats {
     uint64_t connections_open, connections_total, calls_open, calls_total;
+    uint64_t ended_badly;  /* connections */
+    uint64_t holds;        /* addresses that began to be held back */
+    uint64_t refused_held; /* connections: of such an address */
+    uint64_t refused_peer; /* of an address that has as many as it may */
 } box_net_stats;
 void box_net_stats_get(const box_net *n, box_net_stats *out);

@@ -3,21 +3,19 @@
 #include <arpa/inet.h>
 
 #include "base/alloc.h"
-#include "base/id.h"
 #include "base/limits.h"
+#include "rpc/peer_table.h"
 
-enum { WAYS = 8, KEY_BYTES = 16 };
+enum { KEY_BYTES = BOX_PEER_KEY_BYTES };
 
-typedef struct slot {
-    uint8_t key[KEY_BYTES];
-    box_time since; /* 0 = free */
+typedef struct failing {
+    box_time since; /* 0 = never */
     uint32_t failures;
-} slot;
+} failing;
 
 struct box_peers {
     uint32_t max_failures;
-    uint64_t seed; /* so that nobody can choose addresses that push another out */
-    slot slots[BOX_AUTH_PEERS];
+    box_peer_table *table; /* of failing */
 };
 
 static const box_time window = 60 * BOX_SECOND;
@@ -26,12 +24,15 @@ box_peers *box_peers_new(uint32_t max_failures)
 {
     box_peers *p = box_alloc(sizeof *p);
     p->max_failures = max_failures;
-    box_random(&p->seed, sizeof p->seed);
+    p->table = box_peer_table_new(BOX_AUTH_PEERS, sizeof(failing));
     return p;
 }
 
 void box_peers_free(box_peers *p)
 {
+    if (p == NULL)
+        return;
+    box_peer_table_free(p->table);
     free(p);
 }
 
@@ -64,35 +65,11 @@ static void make_key(const box_peer *peer, uint8_t key[KEY_BYTES])
     }
 }
 
-static size_t bucket_of(const box_peers *p, const uint8_t key[KEY_BYTES])
-{
-    uint64_t words[2];
-    memcpy(words, key, sizeof words);
-    uint64_t h = (words[0] ^ p->seed) * UINT64_C(0x9e3779b97f4a7c15);
-    h = (h ^ h >> 29 ^ words[1]) * UINT64_C(0xbf58476d1ce4e5b9);
-    return (size_t)((h ^ h >> 32) % (BOX_AUTH_PEERS / WAYS));
-}
-
-/* The slot of that key, or the one to give up for it. */
-static slot *find(slot *bucket, const uint8_t key[KEY_BYTES])
-{
-    slot *oldest = bucket;
-    for (slot *s = bucket; s < bucket + WAYS; s++) {
-        if (s->since != 0 && memcmp(s->key, key, KEY_BYTES) == 0)
-            return s;
-        if (s->since < oldest->since)
-            oldest = s;
-    }
-    memcpy(oldest->key, key, KEY_BYTES);
-    oldest->since = 0;
-    return oldest;
-}
-
 bool box_peers_failed(box_peers *p, const box_peer *peer, box_time now, uint32_t *retry_ms)
 {
     uint8_t key[KEY_BYTES];
     make_key(peer, key);
-    slot *s = find(&p->slots[bucket_of(p, key) * WAYS], key);
+    failing *s = box_peer_table_get(p->table, key, sizeof key, now);
     if (s->since == 0 || now >= box_time_add(s->since, window)) {
         s->since = now != 0 ? now : 1;
         s->failures = 0;

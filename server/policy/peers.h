@@ -13,5 +13,5 @@ void box_peers_free(box_peers *p);
 
 /* Records a failure. True while the address is within its limit; else *retry_ms says when its
  * minute is over. IPv6 addresses count by their /64, which one customer has whole; Unix peers by
- * uid. When the table is full, the address whose minute began first is forgotten. */
+ * uid. When the table is full, the address that failed least recently is forgotten. */
 bool box_peers_failed(box_peers *p, const box_peer *peer, box_time now, uint32_t *retry_ms);

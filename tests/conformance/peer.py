@@ -181,8 +181,9 @@ class Frames:
 class Peer(Frames):
     """One connection to the server under test."""
 
-    def __init__(self, server, *first, alpn="h2", preface=True, receive_buffer=None):
+    def __init__(self, server, *first, alpn="h2", preface=True, receive_buffer=None, source="127.0.0.1"):
         plain = socket.socket()
+        plain.bind((source, 0))
         if receive_buffer:
             plain.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
         plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

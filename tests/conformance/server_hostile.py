@@ -382,5 +382,52 @@ def row_129(server):
     assert "\x1b" not in server.server.log()
 
 
+def served_from(server, address):
+    """Whether a new connection from there, whose call is good, is served."""
+    try:
+        with server.peer(source=address) as peer:
+            return peer.ask(ECHO + "Echo", extra=[TOKEN]).status == OK
+    except (AssertionError, OSError):  # closed instead
+        return False
+
+
+def break_http2(server, address):
+    with server.peer(source=address) as peer:
+        peer.send(frame(DATA, 0, 0, b"x"))
+        peer.closes()
+
+
+def abandon_handshake(server, address):
+    with socket.create_connection(("127.0.0.1", server.port), source_address=(address, 0)) as plain:
+        plain.sendall(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03")
+        plain.settimeout(WAIT_SECONDS)
+        plain.shutdown(socket.SHUT_WR)
+        while plain.recv(4096):
+            pass
+
+
+@server_args("--token", "secret", "--net", "bad_connections=5")
+def row_reconnect(server):
+    """Whose connections end badly too often is refused for a while; what it has, and others, are not."""
+    for address, end_badly in (("127.0.0.2", break_http2), ("127.0.0.3", abandon_handshake)):
+        with server.peer(source=address) as live:
+            for _ in range(5):
+                end_badly(server, address)
+                assert live.ask(ECHO + "Echo", extra=[TOKEN]).status == OK
+            end = time.monotonic() + 2 * WAIT_SECONDS
+            while served_from(server, address):  # on a slow machine the first hold may be over already
+                try:
+                    end_badly(server, address)
+                except OSError:
+                    pass
+                assert time.monotonic() < end, f"{address} is never held back"
+            assert live.ask(ECHO + "Echo", extra=[TOKEN]).status == OK
+            assert served_from(server, "127.0.0.1")
+            lib.wait_for(lambda: served_from(server, address), f"{address} to be let in again")
+            assert live.ask(ECHO + "Echo", extra=[TOKEN]).status == OK
+        lines = [line for line in server.server.log().splitlines() if "net.held_back" in line and address in line]
+        assert len(lines) == 1, lines
+
+
 if __name__ == "__main__":
     main(globals())

@@ -71,6 +71,7 @@ static int parse_net(options *o, const char *text)
         {"ping_min_interval", offsetof(options, limits.ping_min_interval_ns), true},
         {"connections", offsetof(options, limits.connections), false},
         {"connections_per_peer", offsetof(options, limits.connections_per_peer), false},
+        {"bad_connections", offsetof(options, limits.bad_connections), false},
         {"connections_per_tenant", offsetof(options, limits.connections_per_tenant), false},
         {"calls_per_connection", offsetof(options, limits.calls_per_connection), false},
     };

@@ -327,6 +327,59 @@ static void cancelled_later_work_does_not_run(void **state)
     assert_int_equal(f->count, 0);
 }
 
+typedef struct spare_work {
+    box_later later;
+    fixture *f;
+    int number;
+} spare_work;
+
+static void note_ten(void *arg)
+{
+    fixture *f = arg;
+    f->order[f->count++] = 10;
+}
+
+static void on_spare(box_later *later)
+{
+    spare_work *w = BOX_CONTAINER(later, spare_work, later);
+    w->f->order[w->f->count++] = w->number;
+    if (w->number == 3)
+        box_loops_stop(w->f->loops);
+    else
+        box_loop_post(box_loop_current(), note_ten, w->f);
+}
+
+static void on_later_one(box_later *later)
+{
+    note_one(BOX_CONTAINER(later, fixture, later));
+}
+
+static void ask_spare(void *arg)
+{
+    spare_work *work = arg;
+    for (int i = 0; i < 4; i++) {
+        work[i].later.fn = on_spare;
+        box_loop_spare(box_loop_current(), &work[i].later);
+        box_loop_spare(box_loop_current(), &work[i].later);
+    }
+    box_later_cancel(&work[3].later);
+    work[0].f->later.fn = on_later_one;
+    box_loop_later(box_loop_current(), &work[0].f->later);
+}
+
+static void spare_work_runs_once_a_turn_after_everything_else(void **state)
+{
+    fixture *f = *state;
+    spare_work work[4] = {
+        {.f = f, .number = 2}, {.f = f, .number = 2}, {.f = f, .number = 3}, {.f = f}};
+    static const int expected[] = {1, 2, 10, 2, 10, 3};
+    box_loop_post(loop_of(f, 0), ask_spare, work);
+    run(f);
+    assert_int_equal(f->count, BOX_COUNT(expected));
+    for (size_t i = 0; i < BOX_COUNT(expected); i++)
+        assert_int_equal(f->order[i], expected[i]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -345,6 +398,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(later_work_runs_once_at_the_end_of_the_turn, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(cancelled_later_work_does_not_run, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(spare_work_runs_once_a_turn_after_everything_else, set_up,
+                                        tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -235,13 +235,17 @@ const size_t bench_n_attacks = BOX_COUNT(bench_attacks);
 
 /* --- the connection --------------------------------------------------------------------------- */
 
-static int connect_to(unsigned port)
+/* From an address of its own: what it loses, others keep. */
+static int connect_to(const attacker *a)
 {
-    struct sockaddr_in a = {.sin_family = AF_INET,
-                            .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
-                            .sin_port = htons((uint16_t)port)};
+    const struct sockaddr_in from = {.sin_family = AF_INET,
+                                     .sin_addr.s_addr = htonl(INADDR_LOOPBACK + a->address)};
+    struct sockaddr_in to = {.sin_family = AF_INET,
+                             .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
+                             .sin_port = htons((uint16_t)a->port)};
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (fd >= 0 && connect(fd, (struct sockaddr *)&a, sizeof a) < 0)
+    if (fd >= 0 && (bind(fd, (const struct sockaddr *)&from, sizeof from) < 0 ||
+                    connect(fd, (struct sockaddr *)&to, sizeof to) < 0))
         box_closep(&fd);
     return fd;
 }
@@ -323,7 +327,7 @@ static void tls_freep(box_tls **t)
 
 static void attack_once(attacker *a)
 {
-    BOX_AUTO(box_closep) int fd = connect_to(a->port);
+    BOX_AUTO(box_closep) int fd = connect_to(a);
     BOX_AUTO(tls_freep) box_tls *t = NULL;
     box_error err;
     if (fd < 0 || box_tls_new(a->tls, "127.0.0.1", &t, &err) < 0)
@@ -342,7 +346,7 @@ static void hold_sockets(attacker *a)
 {
     int held[HELD];
     for (int i = 0; i < HELD; i++) {
-        held[i] = connect_to(a->port);
+        held[i] = connect_to(a);
         a->connections += held[i] >= 0;
     }
     while (!atomic_load(&a->stop))

@@ -13,6 +13,7 @@ typedef struct attacker {
     const attack *what;
     box_tls_context *tls; /* borrowed */
     unsigned port;
+    unsigned address; /* 127.0.0.1 and so many */
     atomic_bool stop;
     uint32_t next_stream; /* of the connection at hand */
     bool prepared;        /* its first bytes were made */

@@ -69,9 +69,11 @@ static int call_for(hostile *h, bench_case *out, double *most_bytes, box_error *
     return 0;
 }
 
-static int measure_attack(hostile *h, const attack *what, outcome *o, box_error *err)
+static int measure_attack(hostile *h, size_t i, box_error *err)
 {
-    attacker a = {.what = what, .tls = h->tls, .port = h->server.port};
+    const attack *what = &bench_attacks[i];
+    outcome *o = &h->outcomes[i];
+    attacker a = {.what = what, .tls = h->tls, .port = h->server.port, .address = (unsigned)i + 1};
     pthread_t thread;
     double before = 0, most = 0;
     o->calls.name = what->name;
@@ -120,7 +122,7 @@ static int measure(hostile *h, const char *dir, box_error *err)
     if (rc < 0)
         return -1;
     for (size_t i = 0; i < bench_n_attacks; i++) {
-        if (measure_attack(h, &bench_attacks[i], &h->outcomes[i], err) < 0)
+        if (measure_attack(h, i, err) < 0)
             return -1;
     }
     return 0;

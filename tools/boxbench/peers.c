@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/fd.h"
+#include "base/limits.h"
 
 enum { SERVER_CPU = 0, CONNECT_TRIES = 200, CONNECT_PAUSE_MS = 20, FILE_BYTES = 64 };
 enum { MESSAGE_PREFIX = 5, STREAM_MESSAGES = 64 };
@@ -157,6 +158,8 @@ int bench_peer_start(bench_peer_kind kind, const char *dir, const bench_files *f
 {
     static const char *const names[] = {"box", "grpcxx", "nghttpd"};
     char program[PATH_MAX];
+    char bad[64];
+    (void)snprintf(bad, sizeof bad, "bad_connections=%d", BOX_BAD_CONNECTIONS_PER_MINUTE);
     *p = (bench_peer){.name = names[kind], .process.out = -1};
     int rc = -1;
     if (kind == BENCH_NGHTTPD) {
@@ -177,6 +180,8 @@ int bench_peer_start(bench_peer_kind kind, const char *dir, const bench_files *f
                                     "1",
                                     "--net",
                                     "ping_min_interval=10000",
+                                    "--net",
+                                    bad,
                                     NULL};
         if (path_in(program, dir, "box-echo-server", err) == 0)
             rc = start_grpc(argv, p, err);
