@@ -29,6 +29,7 @@ bool box_agent_need_zygote(box_agent *a)
         .uid = c->setup.command_uid,
         .gid = c->setup.command_gid,
         .reapers = a->reapers,
+        .cgroup = c->cgroup,
         .box_procs = c->box_procs,
         .n_box_procs = c->setup.n_box_procs,
         .filter = c->filter,

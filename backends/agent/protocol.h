@@ -40,7 +40,7 @@ enum {
     BOX_AGENT_FILTER_FD =
         5, /* inherited: seccomp program (struct sock_filter[]), a read-only memfd; empty: none */
     BOX_AGENT_CGROUP_FD = 6, /* inherited when setup says so: directory S/box/x of a cgroup2 tree */
-    BOX_AGENT_BOX_PROCS_FD = 7, /* first of setup.n_box_procs: open cgroup.procs files of S/box */
+    BOX_AGENT_BOX_PROCS_FD = 7, /* first of setup.n_box_procs: open files of S/box; see there */
     BOX_AGENT_MAX_BOX_PROCS = 8,
 };
 
@@ -57,15 +57,17 @@ enum {
  * Descriptors 0-2 are the warden's choice (/dev/null; 2 gets one line when agent or zygote cannot
  * start). The seccomp program binds commands and the zygote, so it allows what starting needs:
  * clone3 or clone, setsid, dup2, close_range, setresuid, setresgid, capset, chdir, execve, openat,
- * write, fcntl, fstat, mmap, munmap, poll, sendmsg, recvmsg, close, kill, exit_group. S/box/x,
- * S/box/x/cgroup.procs and S/box/cgroup.procs belong to the base uid (sandbox-facts.md, section 2).
+ * write, fcntl, fstat, mmap, munmap, poll, sendmsg, recvmsg, close, kill, exit_group. S/box/x and
+ * cgroup.procs of S, S/box and S/box/x belong to the base uid: CLONE_INTO_CGROUP asks for that.
  * RLIMIT_NOFILE's hard limit is at least 4096. */
 typedef struct box_agent_setup {
     uint32_t version;
     uint32_t command_uid;    /* 1000 */
     uint32_t command_gid;    /* 1000 */
     uint32_t has_cgroup2;    /* BOX_AGENT_CGROUP_FD is there: a cgroup per command */
-    uint32_t n_box_procs;    /* "0" written to each moves the writer into S/box */
+    uint32_t n_box_procs;    /* "0" written to each moves the writer, of one thread, into S/box:
+                              * `tasks`    on v1, cgroup.procs of a cgroup2 tree, which is the first
+                              * one    where    has_cgroup2 is set */
     uint32_t orphan_seconds; /* it ends itself when no boxd is connected to it for this long; 0 =
                               * BOX_AGENT_ORPHAN_SECONDS */
     uint32_t flags;          /* BOX_AGENT_SETUP_*: 0 in production */

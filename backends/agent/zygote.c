@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/sched.h>
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
@@ -198,22 +199,23 @@ static void prefer_as_victim(void)
         err = (box_error){0};
 }
 
-static int enter_box(const box_zygote_config *config, box_error *err)
+static int enter_box(const box_zygote_config *config, size_t entered, box_error *err)
 {
-    for (size_t i = 0; i < config->n_box_procs; i++) {
+    for (size_t i = entered; i < config->n_box_procs; i++) {
         if (write(config->box_procs[i], "0", 1) != 1)
             return box_fail_errno(err, "enter the sandbox's control group");
     }
     return 0;
 }
 
-static int become_zygote(const box_zygote_config *config, int socket, box_error *err)
+static int become_zygote(const box_zygote_config *config, size_t entered, int socket,
+                         box_error *err)
 {
     sigset_t none;
     (void)sigemptyset(&none);
     (void)prctl(PR_SET_NAME, "box-zygote", 0, 0, 0); /* for people who look */
     prefer_as_victim();
-    if (enter_box(config, err) < 0 || box_privilege_prepare_commands(err) < 0)
+    if (enter_box(config, entered, err) < 0 || box_privilege_prepare_commands(err) < 0)
         return -1;
     if (dup3(socket, ZYGOTE_FD, O_CLOEXEC) < 0)
         return box_fail_errno(err, "take the zygote's socket");
@@ -229,7 +231,7 @@ static int become_zygote(const box_zygote_config *config, int socket, box_error 
     return 0;
 }
 
-static _Noreturn void zygote_main(const box_zygote_config *config, int socket)
+static _Noreturn void zygote_main(const box_zygote_config *config, size_t entered, int socket)
 {
     static const size_t stack_bytes = BOX_SPAWN_STACK_BYTES;
     box_error err;
@@ -238,7 +240,7 @@ static _Noreturn void zygote_main(const box_zygote_config *config, int socket)
                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
     if (z == MAP_FAILED || stack == MAP_FAILED)
         _exit(1); /* the agent sees it end before it was ready */
-    if (become_zygote(config, socket, &err) < 0) {
+    if (become_zygote(config, entered, socket, &err) < 0) {
         (void)dprintf(STDERR_FILENO, "box-agent: zygote: %s\n", err.msg);
         _exit(1);
     }
@@ -256,6 +258,22 @@ static _Noreturn void zygote_main(const box_zygote_config *config, int socket)
     }
 }
 
+/* Born in S/box of the cgroup2 tree where that works: moving a process there later stops all forks
+ * of the machine, and waits milliseconds for them (cgroup_threadgroup_rwsem). *entered counts the
+ * groups that it needs not enter any more. */
+static pid_t fork_inside(const box_zygote_config *config, size_t *entered)
+{
+    BOX_AUTO(box_closep)
+    int box = config->cgroup < 0 || config->n_box_procs == 0
+                  ? -1
+                  : openat(config->cgroup, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    struct clone_args args = {
+        .flags = CLONE_INTO_CGROUP, .exit_signal = SIGCHLD, .cgroup = (uint64_t)box};
+    pid_t pid = box < 0 ? -1 : (pid_t)syscall(SYS_clone3, &args, sizeof args);
+    *entered = pid >= 0 ? 1 : 0;
+    return pid >= 0 ? pid : fork();
+}
+
 int box_zygote_fork(const box_zygote_config *config, int *pid, int *socket, box_error *err)
 {
     int ends[2];
@@ -263,11 +281,12 @@ int box_zygote_fork(const box_zygote_config *config, int *pid, int *socket, box_
         return box_fail_errno(err, "make the zygote's socket");
     BOX_AUTO(box_closep) int ours = ends[0];
     BOX_AUTO(box_closep) int theirs = ends[1];
-    pid_t child = fork();
+    size_t entered;
+    pid_t child = fork_inside(config, &entered);
     if (child < 0)
         return box_fail_errno(err, "fork the zygote");
     if (child == 0)
-        zygote_main(config, theirs);
+        zygote_main(config, entered, theirs);
     *pid = child;
     *socket = box_take_fd(&ours);
     return 0;

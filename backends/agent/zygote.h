@@ -27,6 +27,7 @@ typedef struct box_zygote_config {
     uint32_t uid;
     uint32_t gid;
     bool reapers; /* no cgroup2: a subreaper per command */
+    int cgroup;   /* S/box/x; -1 with reapers */
     const int *box_procs;
     size_t n_box_procs;
     const struct sock_filter *filter;

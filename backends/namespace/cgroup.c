@@ -62,14 +62,15 @@ static int enable_above(int session, uint32_t controllers, box_error *err)
     return enable(base, controllers, err) < 0 ? -1 : enable(instance, controllers, err);
 }
 
-/* CLONE_INTO_CGROUP asks for write access to cgroup.procs of the common ancestor of S/box and
- * S/box/x/N as well: S/box itself (sandbox-facts.md, section 2). The agent is kept from nesting
- * deeper than one group a command. */
+/* CLONE_INTO_CGROUP asks for write access to cgroup.procs of the common ancestor as well: of S/box
+ * and S/box/x/N that is S/box itself, of S/agent and S/box (the zygote) S. The agent is kept from
+ * nesting deeper than one group a command. */
 static int delegate(int session, uid_t owner, box_error *err)
 {
     if (mkdirat(session, "box/x", 0755) < 0)
         return box_fail_errno(err, "make the commands' control group");
-    static const char *const files[] = {"box/cgroup.procs", "box/x", "box/x/cgroup.procs"};
+    static const char *const files[] = {"cgroup.procs", "box/cgroup.procs", "box/x",
+                                        "box/x/cgroup.procs"};
     for (size_t i = 0; i < BOX_COUNT(files); i++) {
         if (fchownat(session, files[i], owner, owner, AT_SYMLINK_NOFOLLOW) < 0)
             return box_fail_errno(err, "delegate a control group");
@@ -91,6 +92,13 @@ static int leave_pids(int session, box_error *err)
     return least == INT64_MAX ? 0 : box_cgroup_set(session, "../pids.max", least / 2, err);
 }
 
+/* One thread that moves itself by v1's `tasks` takes no lock that all forks wait for (kernel 5.16,
+ * cgroup_procs_write_start). */
+static const char *own_entry(const box_cgroup_tree *t)
+{
+    return t->version == 1 ? "tasks" : "cgroup.procs";
+}
+
 static int make_one(const box_cgroup_tree *t, const box_sandbox_record *r, box_error *err)
 {
     if (make_session(t, r, err) < 0)
@@ -106,7 +114,7 @@ static int make_one(const box_cgroup_tree *t, const box_sandbox_record *r, box_e
         return box_fail_errno(err, "make the sandbox's control groups");
     if (t->version == 2 && delegate(session, (uid_t)r->uid_base, err) < 0)
         return -1;
-    return box_fd_write_file(session, "cgroup.procs", "0", err);
+    return box_fd_write_file(session, own_entry(t), "0", err);
 }
 
 int box_cgroups_make(const box_sandbox_record *r, box_error *err)
@@ -235,19 +243,27 @@ int box_cgroups_settle(const box_sandbox_record *r, pid_t pid, const box_warden_
     return box_cgroups_limit(r, limits, err);
 }
 
-int box_cgroups_procs(const box_sandbox_record *r, int *fds, size_t room, box_error *err)
+static int open_entry(const box_cgroup_tree *t, const box_sandbox_record *r, int *out,
+                      box_error *err)
+{
+    BOX_AUTO(box_closep) int dir = box_cgroup_open(t, r, "/box");
+    *out = dir < 0 ? -1 : openat(dir, own_entry(t), O_WRONLY | O_CLOEXEC | O_NOFOLLOW);
+    return *out < 0 ? box_fail_errno(err, "open the sandbox's control group") : 0;
+}
+
+int box_cgroups_entries(const box_sandbox_record *r, int *fds, size_t room, box_error *err)
 {
     box_cgroup_trees trees;
     box_cgroup_trees_parse(r->place, &trees);
     size_t count = 0;
-    for (size_t i = 0; i < trees.count && count < room; i++) {
-        char path[BOX_CG_PATH];
-        if (!box_cgroup_path(&trees.all[i], r, "/box/cgroup.procs", path))
-            return box_fail(err, BOX_INTERNAL, "a control group path is too long");
-        fds[count] = open(path, O_WRONLY | O_CLOEXEC | O_NOFOLLOW);
-        if (fds[count] < 0)
-            return box_fail_errno(err, "open the sandbox's control group");
-        count++;
+    for (uint32_t version = 2; version >= 1; version--) {
+        for (size_t i = 0; i < trees.count && count < room; i++) {
+            if (trees.all[i].version != version)
+                continue;
+            if (open_entry(&trees.all[i], r, &fds[count], err) < 0)
+                return -1;
+            count++;
+        }
     }
     return (int)count;
 }

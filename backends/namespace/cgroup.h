@@ -37,9 +37,9 @@ int box_cgroups_make(const box_sandbox_record *record, box_error *err) BOX_MUST_
 int box_cgroups_settle(const box_sandbox_record *record, pid_t pid, const box_warden_limits *limits,
                        box_error *err) BOX_MUST_USE;
 
-/* Open cgroup.procs files of S/box, one for each hierarchy ("0" written moves the writer); the
- * count, at most `room`, or -1. */
-int box_cgroups_procs(const box_sandbox_record *record, int *fds, size_t room, box_error *err)
+/* Open files of S/box, one for each hierarchy, cgroup2's first ("0" written moves the writer, a
+ * process of one thread); the count, at most `room`, or -1. */
+int box_cgroups_entries(const box_sandbox_record *record, int *fds, size_t room, box_error *err)
     BOX_MUST_USE;
 
 /* Directory S/box/x, or -1 when there is no cgroup2 tree; directory S/box of the memory

@@ -92,7 +92,7 @@ static int plan_fill(const box_backend *b, const box_warden_create *request,
         box_hostpath_open(b->config, request->host_path, read_only, record->uid_base,
                           &plan->host_path, err) < 0)
         return -1;
-    n = box_cgroups_procs(record, plan->box_procs, BOX_AGENT_MAX_BOX_PROCS, err);
+    n = box_cgroups_entries(record, plan->box_procs, BOX_AGENT_MAX_BOX_PROCS, err);
     if (n < 0)
         return -1;
     plan->n_box_procs = (size_t)n;
