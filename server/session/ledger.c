@@ -116,7 +116,7 @@ static void written(void *ledger);
 
 /* With the lock held, which is let go meanwhile: the loops end, and nobody waits for this one. What
  * was promised, such as forgetting a session whose sandbox goes, is done before boxd is. */
-static void write_here_locked(box_ledger *l)
+static void write_here_locked(box_ledger *l) BOX_REQUIRES(l->lock)
 {
     while (!box_list_empty(&l->waiting)) {
         box_lock_release(&l->lock);
@@ -127,7 +127,7 @@ static void write_here_locked(box_ledger *l)
 }
 
 /* With the lock held. What cannot be given to a worker has failed. */
-static void begin_locked(box_ledger *l)
+static void begin_locked(box_ledger *l) BOX_REQUIRES(l->lock)
 {
     box_error err = {0};
     l->writing = true;
