@@ -9,6 +9,7 @@
 #include "server/config.h"
 #include "service/admin.h"
 #include "service/control.h"
+#include "service/tool.h"
 #include "session/session.h"
 #include "state.h"
 #include "tls_keeper.h"
@@ -33,6 +34,8 @@ typedef struct boxd {
     box_net *net;
     box_admin admin;
     box_control *control;
+    box_tools *tools;
+    box_toolbox toolbox;
     box_service services[BOXD_MAX_SERVICES];
     size_t n_services;
     int signals;

@@ -300,6 +300,7 @@ static void close_all(boxd *b)
     box_net_free(b->net);
     box_sessions_free(b->sessions);
     box_control_free(b->control);
+    box_tools_free(b->tools);
     box_health_free(b->health);
     box_reflection_free(b->reflection);
     box_policy_free(b->policy);

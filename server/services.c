@@ -5,12 +5,12 @@
 #include "box/v1/image.box.h"
 #include "box/v1/process.box.h"
 #include "box/v1/skill.box.h"
-#include "box/v1/tool.box.h"
 #include "box_rpc_descriptor_set.h"
 #include "box_v1_descriptor_set.h"
 #include "boxd.h"
 #include "service/exec.h"
 #include "service/session.h"
+#include "service/tool.h"
 #include "warden/protocol.h"
 
 /* The configuration has checked the length. */
@@ -89,6 +89,13 @@ static void open_control(boxd *b)
     b->control = box_control_new(&config);
 }
 
+static int open_tools(boxd *b, box_error *err)
+{
+    b->tools = box_tools_new();
+    b->toolbox = (box_toolbox){.sessions = b->sessions, .tools = b->tools};
+    return box_tools_add_own(b->tools, err);
+}
+
 int boxd_open_services(boxd *b, box_error *err)
 {
     static const box_descriptor_set *const embedded[] = {&box_v1_descriptor_set,
@@ -99,6 +106,8 @@ int boxd_open_services(boxd *b, box_error *err)
         sets[i] = *embedded[i];
     if (box_reflection_new(sets, BOX_COUNT(sets), &b->reflection, err) < 0)
         return -1;
+    if (open_tools(b, err) < 0)
+        return -1;
     open_control(b);
     b->health = box_health_new(b->loops);
     add_service(b, box_admin_service(&b->admin));
@@ -108,7 +117,7 @@ int boxd_open_services(boxd *b, box_error *err)
     add_unbuilt(b, &box_v1_process_service);
     add_unbuilt(b, &box_v1_file_service);
     add_unbuilt(b, &box_v1_skill_service);
-    add_unbuilt(b, &box_v1_tool_service);
+    add_service(b, box_tool_service(&b->toolbox));
     add_unbuilt(b, &box_v1_image_service);
     add_service(b, box_health_service(b->health));
     box_reflection_services(b->reflection, reflection);

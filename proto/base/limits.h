@@ -249,6 +249,19 @@
 #define BOX_EXEC_BACKUP_SECONDS 2
 #define BOX_EXEC_BROKEN_SECONDS 10
 
+/* --- tools ------------------------------------------------------------------------------------ */
+
+/* Arguments of a tool as JSON: bytes, depth, and values, for each of which memory of about 100
+ * bytes is taken. */
+#define BOX_MAX_TOOL_JSON_BYTES  (8 * 1024 * 1024)
+#define BOX_MAX_TOOL_JSON_DEPTH  32
+#define BOX_MAX_TOOL_JSON_VALUES 65536
+/* Tools there can be; tools and settings that a session can name. */
+#define BOX_MAX_TOOLS 64
+/* CallToolRequest.call_id, and a description that a session gives a tool. */
+#define BOX_MAX_CALL_ID_BYTES          128
+#define BOX_MAX_TOOL_DESCRIPTION_BYTES 4096
+
 /* --- sessions --------------------------------------------------------------------------------- */
 
 /* Least memory limit of a sandbox: with less not even the smallest program of a Linux distribution

@@ -491,6 +491,7 @@ class Protocol(Case):
         "SessionService": {"CreateSession", "GetSession", "ListSessions", "UpdateSession",
                            "ExtendSession", "StopSession", "DeleteSession", "WatchSessions",
                            "ResolveSessionId"},
+        "ToolService": {"ListTools", "CallTool"},
         "ExecService": {"Exec", "ExecStream"},
         "AdminService": {"CreateTenant", "GetTenant", "ListTenants", "UpdateTenant",
                          "DeleteTenant", "CreateToken", "ListTokens", "RevokeToken"},

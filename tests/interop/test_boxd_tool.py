@@ -1,5 +1,8 @@
 """What stands between a model and the real server: session ids of an agent's calls, guidance, the ring of
-errors."""
+errors, tools."""
+
+import json
+import threading
 
 import boxd_lib
 import lib
@@ -145,6 +148,296 @@ class Errors(Case):
         self.fails(StatusCode.NOT_FOUND, "SESSION_NOT_FOUND", lambda: mine.get("x"))
         self.client.admin.DeleteTenant(self.pb.admin.DeleteTenantRequest(tenant_id="again"))
         self.assertEqual(self.errors(self.tenant("again", "session.read")), [])
+
+
+class Tools(Case):
+    def setUp(self):
+        super().setUp()
+        self.p = self.pb.tool
+
+    def request(self, tool, session_id=None, timeout=None, client=None, **arguments):
+        request = self.p.CallToolRequest(
+            tool=tool, session_id=self.sid if session_id is None else session_id,
+            arguments_json=json.dumps(arguments))
+        if timeout is not None:
+            request.timeout.CopyFrom(boxd_lib.duration(timeout))
+        return request
+
+    def call(self, tool, *args, client=None, **kwargs):
+        """The answer, with its result_json taken apart in `result`."""
+        answer = (client or self.client).tools.CallTool(self.request(tool, *args, **kwargs),
+                                                        timeout=60)
+        return answer, json.loads(answer.result_json)
+
+
+class Listing(Tools):
+    def tools(self, client=None, session_id=""):
+        return {t.name: t for t in (client or self.client).tools.ListTools(
+            self.p.ListToolsRequest(session_id=session_id)).tools}
+
+    def test_definitions_are_those_of_function_calling(self):
+        tools = self.tools()
+        self.assertLessEqual({"exec", "python_executor", "shell_executor"}, set(tools))
+        self.assertEqual(list(tools), sorted(tools))
+        for name, tool in tools.items():
+            definition = json.loads(tool.definition_json)
+            self.assertEqual(definition["type"], "function")
+            self.assertEqual(set(definition["function"]), {"name", "description", "parameters"})
+            self.assertEqual(definition["function"]["name"], name)
+            self.assertEqual(definition["function"]["description"], tool.description)
+            schema = json.loads(tool.parameters_json)
+            self.assertEqual(schema, definition["function"]["parameters"])
+            self.assertEqual((schema["type"], schema["additionalProperties"]), ("object", False))
+            self.assertLessEqual(set(schema["required"]), set(schema["properties"]))
+
+    def test_of_a_session_and_of_none(self):
+        self.client.create(self.sid)
+        self.assertEqual(set(self.tools(session_id=self.sid)), set(self.tools()))
+        self.fails(StatusCode.NOT_FOUND, "SESSION_NOT_FOUND", lambda: self.tools(session_id="none"))
+
+    def test_a_caller_is_shown_what_its_scopes_allow(self):
+        self.assertEqual(self.tools(self.tenant("looking", "session.read")), {})
+        self.assertIn("exec", self.tools(self.tenant("running", "session.read", "exec.write")))
+
+
+class Exec(Tools):
+    def test_the_result(self):
+        answer, result = self.call("exec", command="echo out; echo err >&2; exit 3")
+        self.assertEqual({k: v for k, v in result.items() if k != "duration_ms"}, {
+            "ok": False, "status": "completed", "exit_code": 3, "stdout": "out\n", "stderr": "err\n",
+            "stdout_truncated": False, "stderr_truncated": False, "truncated": False,
+            "truncated_by": None, "preview": "stdout:\nout\n\nstderr:\nerr\n",
+            "session_id": self.sid, "backend": "namespace", "error": "exit code 3"})
+        self.assertGreaterEqual(result["duration_ms"], 0)
+        self.assertEqual((answer.tool, answer.status, answer.output, answer.error),
+                         ("exec", self.p.TOOL_STATUS_ERROR, result["preview"], "exit code 3"))
+        self.assertEqual((answer.session_id, answer.session_created), (self.sid, True))
+        self.assertEqual((answer.verdict.exit_code, answer.verdict.stdout_report.total_bytes), (3, 4))
+        self.assertEqual(dict(answer.metadata), {"backend": "namespace"})
+        self.assertGreater(answer.finished_at.seconds, 0)
+        self.assertTrue(answer.HasField("execution_time"))
+
+    def test_success(self):
+        answer, result = self.call("exec", command="echo $A $PWD", workdir="/tmp",
+                                   env={"A": "ä"}, description="why", timeout_sec=5)
+        self.assertEqual((answer.status, answer.output, answer.error),
+                         (self.p.TOOL_STATUS_SUCCESS, "ä /tmp\n", ""))
+        self.assertEqual((result["ok"], result["exit_code"], result["stdout"]), (True, 0, "ä /tmp\n"))
+        self.assertNotIn("error", result)
+
+    def test_a_missing_session_is_made_as_the_spec_says_and_used_again(self):
+        request = self.request("exec", command="echo kept >f")
+        request.spec.pids_limit = 50
+        request.call_id = "call-7"
+        answer = self.client.tools.CallTool(request)
+        self.assertEqual((answer.session_created, answer.call_id), (True, "call-7"))
+        self.assertEqual(self.client.get(self.sid).spec.pids_limit, 50)
+        answer, result = self.call("exec", command="cat f")
+        self.assertEqual((answer.session_created, result["stdout"]), (False, "kept\n"))
+        request.spec.pids_limit = 51
+        self.fails(StatusCode.ALREADY_EXISTS, "SESSION_CONFLICT",
+                   lambda: self.client.tools.CallTool(request))
+
+    def test_an_empty_session_is_a_sandbox_of_its_own(self):
+        answer, result = self.call("exec", "", command="echo x >f; ls")
+        self.assertEqual((result["stdout"], answer.session_id, answer.session_created),
+                         ("f\n", "", True))
+        self.assertEqual(self.call("exec", "", command="ls")[1]["stdout"], "")
+
+    def test_long_output_is_cut_exactly(self):
+        answer, result = self.call("exec", command="python3 -c 'print(\"x\" * 4999)'")
+        self.assertEqual(len(result["stdout"]), 4000)
+        self.assertIn("\n\n... [1039 characters truncated] ...\n\n", result["stdout"])
+        self.assertTrue(result["stdout_truncated"] and result["truncated"])
+        self.assertEqual((result["stderr_truncated"], result["truncated_by"]), (False, "characters"))
+        self.assertEqual((answer.output, answer.output_truncated), (result["stdout"], True))
+
+    def test_the_count_is_of_characters_and_of_all_of_them(self):
+        n = 3000000  # far more than Exec keeps of a stream
+        _, result = self.call("exec", command=f"python3 -c 'print(\"ä€😀\" * {n // 3}, end=\"\")'")
+        head, count, tail = self.parts(result["stdout"])
+        self.assertEqual(len(head) + count + len(tail), n)
+        whole = "ä€😀" * 4000
+        self.assertEqual((head, tail), (whole[:len(head)], whole[-len(tail):]))
+
+    @staticmethod
+    def parts(text):
+        head, _, rest = text.partition("\n\n... [")
+        count, _, tail = rest.partition(" characters truncated] ...\n\n")
+        return head, int(count), tail
+
+    def test_two_long_streams_share_the_room(self):
+        answer, result = self.call("exec", command="python3 -c 'import sys; print(\"o\" * 9000); "
+                                   "print(\"e\" * 9000, file=sys.stderr)'")
+        self.assertEqual((len(result["stdout"]), len(result["stderr"])), (4000, 4000))
+        self.assertEqual(len(answer.output), 4000)
+        self.assertEqual(result["preview"], answer.output)
+        out, err = answer.output.removeprefix("stdout:\n").split("\nstderr:\n")
+        self.assertGreater(len(out), 1.4 * len(err))
+        for text in (out, err):
+            head, count, tail = self.parts(text)
+            self.assertEqual(len(head) + count + len(tail), 9001)
+        answer, _ = self.call("exec", command="python3 -c 'import sys; print(\"o\" * 9000); "
+                              "print(\"few\", file=sys.stderr)'")
+        self.assertEqual(len(answer.output), 4000)
+        self.assertTrue(answer.output.endswith("\nstderr:\nfew\n"))
+
+    def test_bytes_that_are_no_text(self):
+        _, result = self.call("exec", command="printf 'a\\000\\377b\\303\\251\\303'")
+        self.assertEqual(result["stdout"], "a\ufffd\ufffdbé\ufffd")
+
+    def test_timeouts_in_their_order(self):
+        answer, result = self.call("exec", command="echo x; sleep 60", timeout_sec=1)
+        self.assertEqual((answer.status, result["status"], result["exit_code"], result["stdout"]),
+                         (self.p.TOOL_STATUS_TIMEOUT, "timed_out", None, "x\n"))
+        self.assertEqual(answer.error, "killed after 1 s (timeout)")
+        answer, _ = self.call("exec", timeout=0.3, command="sleep 60", timeout_sec=50)
+        self.assertEqual(answer.error, "killed after 0.3 s (timeout)")
+        answer, _ = self.call("exec", command="true", timeout_sec=5000)
+        self.assertEqual(answer.metadata["timeout"], "120s (profile.max_timeout)")
+        self.assertEqual(self.call("exec", command="echo on")[1]["stdout"], "on\n")
+
+    def test_every_violation_is_reported(self):
+        failure = self.fails(StatusCode.INVALID_ARGUMENT, "VALIDATION", lambda: self.call(
+            "exec", cmd="x", timeout_sec=0, env={"A": 1}, workdir=3))
+        self.assertEqual(set(failure.violations), {
+            "arguments.command", "arguments.cmd", "arguments.timeout_sec", "arguments.env.A",
+            "arguments.workdir"})
+        failure = self.fails(StatusCode.INVALID_ARGUMENT, "VALIDATION", lambda: self.call(
+            "exec", command="true", workdir="x", env={"": "1"}))
+        self.assertEqual(set(failure.violations), {"arguments.workdir", "arguments.env"})
+        self.fails(StatusCode.INVALID_ARGUMENT, "VALIDATION",
+                   lambda: self.call("exec", command=" \n"))
+
+    def test_what_is_no_request(self):
+        for changes, field in (({"tool": "nothing"}, "tool"), ({"tool": ""}, "tool"),
+                               ({"arguments_json": "[]"}, "arguments_json"),
+                               ({"arguments_json": "{"}, "arguments_json"),
+                               ({"arguments_json": '{"command":"a","command":"b"}'},
+                                "arguments_json"),
+                               ({"arguments_json": "[" * 100000}, "arguments_json"),
+                               ({"call_id": "x" * 129}, "call_id"),
+                               ({"timeout": {"seconds": 0}}, "timeout"),
+                               ({"timeout": {"seconds": -1}}, "timeout"),
+                               ({"session_id": "x" * 257}, "session_id"),
+                               ({"spec": {"pids_limit": 0}}, "spec.pids_limit")):
+            fields = {"tool": "exec", "session_id": self.sid,
+                      "arguments_json": '{"command":"true"}', **changes}
+            failure = self.fails(StatusCode.INVALID_ARGUMENT, "VALIDATION", lambda f=fields:
+                                 self.client.tools.CallTool(self.p.CallToolRequest(**f)))
+            self.assertIn(field, failure.violations, failure)
+        self.fails(StatusCode.NOT_FOUND, "SESSION_NOT_FOUND", lambda: self.client.get(self.sid))
+
+    def test_scopes(self):
+        for scopes in (("exec.write",), ("tool.call",), ("tool.call", "file.write")):
+            client = self.tenant("scoped-" + "-".join(s.replace(".", "") for s in scopes), *scopes)
+            failure = self.fails(StatusCode.PERMISSION_DENIED, "PERMISSION",
+                                 lambda c=client: self.call("exec", command="true", client=c))
+            self.assertEqual(failure.metadata["rule"], "scope")
+        both = self.tenant("scoped-both", "tool.call", "exec.write")
+        self.assertEqual(self.call("exec", command="echo x", client=both)[1]["stdout"], "x\n")
+
+    def test_a_key_runs_it_once(self):
+        request = self.request("exec", command="echo x >>f")
+        request.idempotency_key = self.sid
+        self.client.tools.CallTool(request)
+        self.fails(StatusCode.FAILED_PRECONDITION, "IDEMPOTENCY_DONE",
+                   lambda: self.client.tools.CallTool(request))
+        self.assertEqual(self.call("exec", command="cat f")[1]["stdout"], "x\n")
+        request.arguments_json = '{"command":"true"}'
+        self.fails(StatusCode.INVALID_ARGUMENT, "IDEMPOTENCY_MISMATCH",
+                   lambda: self.client.tools.CallTool(request))
+
+    def test_a_cancelled_call_ends_its_command(self):
+        call = self.client.tools.CallTool.future(self.request("exec", command="sleep 100"))
+        lib.wait_for(lambda: "sleep" in {boxd_lib.name_of(p) for p in self.boxd.processes()},
+                     "it runs")
+        call.cancel()
+        lib.wait_for(lambda: "sleep" not in {boxd_lib.name_of(p) for p in self.boxd.processes()},
+                     "it is gone")
+
+    def test_a_flood_of_output_is_not_kept(self):
+        before = self.boxd.boxd.rss_kib()
+        answers = []
+
+        def flood(i):
+            answers.append(self.call("exec", f"{self.sid}-{i}", command="yes | head -c 100000000"))
+
+        threads = [threading.Thread(target=flood, args=(i,)) for i in range(4)]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join()
+        for i in range(4):
+            self.client.delete(f"{self.sid}-{i}")
+        for _, result in answers:
+            head, count, tail = self.parts(result["stdout"])
+            self.assertEqual(len(head) + count + len(tail), 100000000)
+        self.assertEqual(len(answers), 4)
+        self.assertLess(self.boxd.boxd.rss_kib() - before, 32 * 1024)
+
+
+class Executors(Tools):
+    def test_python(self):
+        answer, result = self.call("python_executor", code="import sys\nprint(6 * 7)\n"
+                                   "print('warned', file=sys.stderr)")
+        self.assertEqual(set(result), {"tool_name", "status", "exit_code", "output", "error",
+                                       "metadata", "execution_time", "timestamp"})
+        self.assertEqual((result["tool_name"], result["status"], result["exit_code"]),
+                         ("python_executor", "success", 0))
+        self.assertEqual((result["output"], result["error"]), ("42\n", "warned\n"))
+        self.assertEqual(result["metadata"], {
+            "session_id": self.sid, "backend": "namespace", "verdict": "completed",
+            "output_truncated": False, "error_truncated": False})
+        self.assertRegex(result["timestamp"], r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$")
+        self.assertEqual(answer.status, self.p.TOOL_STATUS_SUCCESS)
+
+    def test_python_fails_and_leaves_nothing_behind(self):
+        answer, result = self.call("python_executor", code="x = 1\nboom")
+        self.assertEqual((result["status"], result["exit_code"]), ("error", 1))
+        self.assertIn("line 2", result["error"])
+        self.assertIn("NameError", answer.output)
+        self.assertEqual(self.call("exec", command="ls -A . /tmp")[1]["stdout"], ".:\n\n/tmp:\n")
+
+    def test_code_of_any_size_and_no_stdin(self):
+        answer, result = self.call("python_executor", code="import sys\n" + "x = 1\n" * 100000 +
+                                   "print(len(sys.stdin.read()))")
+        self.assertEqual(result["output"], "0\n", answer)
+
+    def test_what_is_blank_is_refused(self):
+        for tool, arguments in (("python_executor", {"code": ""}), ("python_executor", {"code": "\n"}),
+                                ("python_executor", {}), ("shell_executor", {"command": "  "}),
+                                ("shell_executor", {"command": []}),
+                                ("shell_executor", {"command": [1]}),
+                                ("shell_executor", {"command": [""]})):
+            failure = self.fails(StatusCode.INVALID_ARGUMENT, "VALIDATION",
+                                 lambda t=tool, a=arguments: self.call(t, **a))
+            self.assertTrue(all(f.startswith("arguments.") for f in failure.violations), failure)
+
+    def test_a_shell_text_and_a_list(self):
+        """known-bugs.md H1: the same rule with a timeout and without."""
+        for extra in ({}, {"timeout": 5}):
+            request = self.request("shell_executor")
+            request.arguments_json = json.dumps({"command": "echo a | tr a b", **extra})
+            result = json.loads(self.client.tools.CallTool(request).result_json)
+            self.assertEqual((result["output"], result["exit_code"]), ("b\n", 0))
+            request.arguments_json = json.dumps({"command": ["echo", "a | tr a b", "$HOME"], **extra})
+            result = json.loads(self.client.tools.CallTool(request).result_json)
+            self.assertEqual(result["output"], "a | tr a b $HOME\n")
+
+    def test_a_silent_failure_says_its_code(self):
+        _, result = self.call("shell_executor", command="exit 7")
+        self.assertEqual((result["status"], result["error"], result["exit_code"]),
+                         ("error", "exit code 7", 7))
+        _, result = self.call("shell_executor", command="kill -9 $$")
+        self.assertEqual((result["error"], result["exit_code"]), ("killed by signal 9", None))
+
+    def test_a_timeout(self):
+        request = self.request("shell_executor")
+        request.arguments_json = json.dumps({"command": "echo x; sleep 60", "timeout": 1})
+        result = json.loads(self.client.tools.CallTool(request).result_json)
+        self.assertEqual((result["status"], result["output"], result["error"]),
+                         ("timeout", "x\n", "killed after 1 s (timeout)"))
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ const test = (name, fn) => nodeTest(name, { timeout: 2 * WAIT_MS }, fn);
 const OPTIONS = { 'grpc.max_receive_message_length': -1, 'grpc.max_send_message_length': -1 };
 const loadProtos = (files, includeDirs) => grpc.loadPackageDefinition(protoLoader.loadSync(files,
   { keepCase: true, longs: Number, enums: String, defaults: true, oneofs: true, includeDirs }));
-const api = loadProtos(['control', 'session', 'exec', 'admin'].map((n) => `box/v1/${n}.proto`),
+const api = loadProtos(['control', 'session', 'exec', 'admin', 'tool'].map((n) => `box/v1/${n}.proto`),
   [PROTO_DIR, THIRD_PARTY]).box.v1;
 const health = loadProtos(['grpc/health/v1/health.proto'], [THIRD_PARTY]).grpc.health.v1;
 const target = process.env.BOX_ENDPOINT;
@@ -36,7 +36,7 @@ function connect(secret) {
       done(null, metadata);
     })) : tls;
   const made = {};
-  for (const name of ['Control', 'Session', 'Exec', 'Admin']) {
+  for (const name of ['Control', 'Session', 'Exec', 'Admin', 'Tool']) {
     made[name] = new api[`${name}Service`](target, credentials, OPTIONS);
     clients.push(made[name]);
   }
@@ -140,6 +140,25 @@ test('session ids, guidance, errors', async () => {
   const { errors } = await unary(box.Control, 'ListErrors', { session_id: 'not-there' });
   assert.deepStrictEqual([errors.at(-1).reason, errors.at(-1).method, errors.at(-1).metadata.id],
     ['SESSION_NOT_FOUND', '/box.v1.SessionService/GetSession', 'not-there']);
+});
+
+test('tools', async () => {
+  const { tools } = await unary(box.Tool, 'ListTools', {});
+  const definition = JSON.parse(tools.find((t) => t.name === 'exec').definition_json);
+  assert.deepStrictEqual([definition.type, definition.function.parameters.required], ['function', ['command']]);
+  const call = (tool, args, fields) => unary(box.Tool, 'CallTool',
+    { tool, session_id: 'tools', arguments_json: JSON.stringify(args), ...fields });
+  const answer = await call('exec', { command: 'echo hi; exit 2' }, { call_id: 'c1' });
+  assert.deepStrictEqual([answer.status, answer.output, answer.error, answer.call_id, answer.session_created],
+    ['TOOL_STATUS_ERROR', 'hi\n', 'exit code 2', 'c1', true]);
+  assert.strictEqual(JSON.parse(answer.result_json).stdout, 'hi\n');
+  const python = JSON.parse((await call('python_executor', { code: 'print(6*7)' })).result_json);
+  assert.deepStrictEqual([python.status, python.output], ['success', '42\n']);
+  const shell = JSON.parse((await call('shell_executor', { command: ['echo', '$HOME'] })).result_json);
+  assert.strictEqual(shell.output, '$HOME\n');
+  const wrong = await failure(call('exec', { cmd: 'x', timeout_sec: 'y' }));
+  assert.deepStrictEqual(wrong.BadRequest.field_violations.map((v) => v.field).sort(),
+    ['arguments.cmd', 'arguments.command', 'arguments.timeout_sec']);
 });
 
 test('the life of a session', async () => {
