@@ -7,7 +7,7 @@ build=(
     gcc cmake ninja-build pkg-config git
     protobuf-compiler libprotobuf-dev libprotoc-dev protobuf-c-compiler libprotobuf-c-dev
     libnghttp2-dev libssl-dev libuv1-dev libyaml-dev libjansson-dev libsqlite3-dev
-    libseccomp-dev libcap-dev zlib1g-dev linux-libc-dev musl-tools
+    libseccomp-dev libcap-dev zlib1g-dev libpcre2-dev linux-libc-dev musl-tools
     python3 util-linux ca-certificates
 )
 tests=(

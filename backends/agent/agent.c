@@ -99,12 +99,14 @@ static bool take_child(box_agent *a)
     if (syscall(SYS_waitid, P_ALL, 0, &info, WEXITED | WSTOPPED | WNOHANG, &used) < 0 ||
         info.si_pid == 0)
         return false;
-    if (info.si_code == CLD_STOPPED || info.si_code == CLD_TRAPPED)
+    if (info.si_code == CLD_STOPPED || info.si_code == CLD_TRAPPED) {
         box_life_stopped(a, info.si_pid);
-    else if (info.si_pid == a->zygote_pid)
+        box_agent_files_stopped(&a->workers, info.si_pid);
+    } else if (info.si_pid == a->zygote_pid) {
         zygote_ended(a);
-    else
+    } else if (!box_agent_files_reaped(&a->workers, &info)) {
         box_end_reaped(a, &info, cpu_ns(&used), (uint64_t)used.ru_maxrss * 1024);
+    }
     return true;
 }
 
@@ -121,7 +123,8 @@ static void take_children(box_agent *a)
 
 static bool is_ours(box_agent *a, int pid)
 {
-    if (pid == a->zygote_pid || box_commands_by_pid(&a->table, pid) != NULL)
+    if (pid == a->zygote_pid || box_commands_by_pid(&a->table, pid) != NULL ||
+        box_agent_files_has(&a->workers, pid))
         return true;
     for (int i = 0; i < BOX_AGENT_MAX_STARTING; i++) {
         if (atomic_load(&a->slots[i].reaper) == pid)
@@ -163,6 +166,8 @@ static void take_signals(box_agent *a)
 static box_time next_time(box_agent *a)
 {
     box_time next = box_commands_next(&a->table);
+    if (box_agent_files_next(&a->workers) < next)
+        next = box_agent_files_next(&a->workers);
     if (a->sweep_at != 0 && a->sweep_at < next)
         next = a->sweep_at;
     if (a->orphan_at != 0 && a->orphan_at < next)
@@ -224,6 +229,7 @@ static void check_times(box_agent *a)
         kill_strays(a);
     box_life_tick(a);
     box_managed_tick(a);
+    box_agent_files_tick(&a->workers, a->now);
 }
 
 static void round_of(box_agent *a)

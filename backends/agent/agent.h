@@ -13,6 +13,7 @@ typedef struct box_agent_config {
     int listen;    /* non-blocking */
     int cgroup;    /* S/box/x; -1 = none */
     int workspace; /* O_PATH; -1 = not private */
+    int files;     /* the program box-files; -1 = none */
     int box_procs[BOX_AGENT_MAX_BOX_PROCS];
     const struct sock_filter *filter; /* borrowed; NULL: none */
     size_t filter_count;

@@ -14,6 +14,7 @@ void box_channel_drop(box_agent *a)
 {
     box_closep(&a->conn);
     a->greeted = a->blocked = a->stash.due = false;
+    box_agent_files_forget(&a->workers, box_after_ms(a, BOX_FILES_GRACE_SECONDS * 1000));
     if (a->orphan_at == 0) {
         uint64_t seconds = a->config->setup.orphan_seconds;
         seconds = seconds != 0 ? seconds : BOX_AGENT_ORPHAN_SECONDS;
@@ -93,6 +94,17 @@ void box_channel_refuse(box_agent *a, uint64_t id, const box_error *why)
         a->stash = (box_stash){.due = true, .type = BOX_AGENT_STARTED, .id = id, .body = body};
 }
 
+static int start_worker(box_agent *a, const box_agent_packet *p, int socket)
+{
+    const box_agent_config *c = a->config;
+    const box_agent_files_config config = {.program = c->files,
+                                           .uid = c->setup.command_uid,
+                                           .gid = c->setup.command_gid,
+                                           .box_procs = c->box_procs,
+                                           .n_box_procs = c->setup.n_box_procs};
+    return box_agent_files_start(&a->workers, &config, p->header.id, &p->body.files, socket);
+}
+
 /* -1: it breaks the protocol. START's descriptors are taken. */
 static int dispatch(box_agent *a, const box_agent_packet *p, int *fds, size_t n_fds)
 {
@@ -122,6 +134,11 @@ static int dispatch(box_agent *a, const box_agent_packet *p, int *fds, size_t n_
         return box_managed_order(a, p);
     case BOX_AGENT_EXIT_ACK:
         return box_life_acknowledge(a, id);
+    case BOX_AGENT_FILES:
+        return start_worker(a, p, fds[0]);
+    case BOX_AGENT_FILES_STOP:
+        box_agent_files_stop(&a->workers, id, box_after_ms(a, BOX_FILES_GRACE_SECONDS * 1000));
+        return 0;
     case BOX_AGENT_SHUTDOWN:
         a->ending = true;
         return 0;
@@ -186,6 +203,11 @@ void box_channel_flush(box_agent *a)
         if (!send_packet(a, a->stash.type, a->stash.id, &a->stash.body))
             return;
         a->stash.due = false;
+    }
+    for (box_agent_worker *w; (w = box_agent_files_due(&a->workers)) != NULL;) {
+        if (!send_packet(a, BOX_AGENT_FILES_ENDED, w->id, &w->ended))
+            return;
+        box_agent_files_told(w);
     }
     box_command *next;
     for (box_command *c = box_commands_after(&a->table, NULL); c != NULL; c = next) {

@@ -31,9 +31,10 @@ static int read_setup(box_agent_config *config, box_error *err)
     if (setup->n_box_procs > BOX_AGENT_MAX_BOX_PROCS || setup->has_cgroup2 > 1 ||
         (setup->flags & ~(uint32_t)(BOX_AGENT_SETUP_ANY_PEER | BOX_AGENT_SETUP_NO_CGROUP_KILL)) !=
             0 ||
-        setup->reserved != 0 || memchr(setup->workspace, '\0', sizeof setup->workspace) == NULL)
+        setup->has_files > 1 || memchr(setup->workspace, '\0', sizeof setup->workspace) == NULL)
         return box_fail(err, BOX_PROTOCOL, "a setup that makes no sense");
     config->listen = BOX_AGENT_LISTEN_FD;
+    config->files = setup->has_files != 0 ? BOX_AGENT_FILES_FD : -1;
     config->cgroup = setup->has_cgroup2 != 0 ? BOX_AGENT_CGROUP_FD : -1;
     for (uint32_t i = 0; i < setup->n_box_procs; i++)
         config->box_procs[i] = BOX_AGENT_BOX_PROCS_FD + (int)i;
@@ -76,6 +77,10 @@ static int settle_descriptors(const box_agent_config *config, box_error *err)
     (void)close(BOX_AGENT_SETUP_FD);  /* read */
     (void)close(BOX_AGENT_FILTER_FD); /* read */
     unsigned n = config->setup.n_box_procs;
+    if (config->files < 0)
+        (void)close(BOX_AGENT_FILES_FD); /* was not promised */
+    else if (mark_close_on_exec(config->files, err) < 0)
+        return -1;
     if (config->cgroup < 0)
         (void)close(BOX_AGENT_CGROUP_FD); /* was not promised */
     else if (mark_close_on_exec(config->cgroup, err) < 0)

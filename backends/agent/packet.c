@@ -46,6 +46,9 @@ static const type_row types[] = {
     [BOX_AGENT_WATCH] = {true, true, false, true, sizeof(box_agent_ends)},
     [BOX_AGENT_GREW] = {true, false, true, true, sizeof(box_agent_ends)},
     [BOX_AGENT_RESIZE] = {true, true, false, true, sizeof(box_agent_resize)},
+    [BOX_AGENT_FILES] = {true, true, false, true, sizeof(box_agent_files)},
+    [BOX_AGENT_FILES_STOP] = {true, true, false, true, 0},
+    [BOX_AGENT_FILES_ENDED] = {true, false, true, true, sizeof(box_agent_files_ended)},
 };
 
 static int misfit(box_error *err, const char *what)
@@ -129,6 +132,8 @@ static size_t fds_of(const box_agent_packet *p)
         return box_agent_introduced_fds(&p->body.manage);
     case BOX_AGENT_MANAGED:
         return box_agent_managed_fds(&p->body.managed);
+    case BOX_AGENT_FILES:
+        return 1;
     default:
         return 0;
     }
@@ -213,6 +218,23 @@ static int check_managed(box_agent_managed *m, box_error *err)
     return check_exit(&exit, err);
 }
 
+static int check_files(const box_agent_packet *p, box_error *err)
+{
+    const box_agent_files *f = &p->body.files;
+    bool id_fits = p->header.id != 0 && p->header.id != UINT64_MAX;
+    if (!id_fits || f->reserved != 0 || (f->flags & ~(uint32_t)BOX_AGENT_FILES_IN_AGENT) != 0)
+        return misfit(err, "a FILES that does not exist");
+    return 0;
+}
+
+static int check_files_ended(box_agent_files_ended *e, box_error *err)
+{
+    box_error_sanitize(&e->error);
+    if (e->reserved != 0 || e->signal < 0 || e->signal > LAST_SIGNAL)
+        return misfit(err, "FILES_ENDED contradicts itself");
+    return 0;
+}
+
 static int check_body(const uint8_t *data, size_t len, size_t n_fds, box_agent_packet *p,
                       box_error *err)
 {
@@ -238,6 +260,10 @@ static int check_body(const uint8_t *data, size_t len, size_t n_fds, box_agent_p
         return check_managed(&p->body.managed, err);
     case BOX_AGENT_RESIZE:
         return p->body.resize.reserved == 0 ? 0 : misfit(err, "unknown fields in RESIZE");
+    case BOX_AGENT_FILES:
+        return check_files(p, err);
+    case BOX_AGENT_FILES_ENDED:
+        return check_files_ended(&p->body.files_ended, err);
     default:
         return 0;
     }

@@ -21,7 +21,7 @@ enum { BOX_AGENT_TEXT_BYTES = BOX_MAX_ARGV_ENV_BYTES + 4096 };
 typedef struct box_agent_packet {
     box_agent_header header;
     union { /* the struct of header.type; none for EXIT_ACK, SHUTDOWN, PING, PONG, FORGET,
-             * CLOSE_STDIN */
+             * CLOSE_STDIN, FILES_STOP */
         box_agent_hello hello;
         box_agent_start start;
         box_agent_started started; /* its error is sanitized */
@@ -32,6 +32,8 @@ typedef struct box_agent_packet {
         box_agent_stop stop;
         box_agent_ends ends; /* WATCH, GREW */
         box_agent_resize resize;
+        box_agent_files files;
+        box_agent_files_ended files_ended; /* its error is sanitized */
     } body;
     box_bytes text; /* START without BOX_START_TEXT_IN_MEMFD: borrowed from data, checked */
 } box_agent_packet;

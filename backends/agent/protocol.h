@@ -40,7 +40,9 @@ enum {
     BOX_AGENT_FILTER_FD =
         5, /* inherited: seccomp program (struct sock_filter[]), a read-only memfd; empty: none */
     BOX_AGENT_CGROUP_FD = 6, /* inherited when setup says so: directory S/box/x of a cgroup2 tree */
-    BOX_AGENT_BOX_PROCS_FD = 7, /* first of setup.n_box_procs: open files of S/box; see there */
+    BOX_AGENT_FILES_FD = 7,  /* inherited when setup says so: the program box-files; nobody inside
+                              * may read it, so that its processes are not the commands' to trace */
+    BOX_AGENT_BOX_PROCS_FD = 8, /* first of setup.n_box_procs: open files of S/box; see there */
     BOX_AGENT_MAX_BOX_PROCS = 8,
 };
 
@@ -71,8 +73,8 @@ typedef struct box_agent_setup {
     uint32_t orphan_seconds; /* it ends itself when no boxd is connected to it for this long; 0 =
                               * BOX_AGENT_ORPHAN_SECONDS */
     uint32_t flags;          /* BOX_AGENT_SETUP_*: 0 in production */
-    uint32_t reserved;
-    char workspace[1024]; /* where the private workspace is inside; "" = it has none */
+    uint32_t has_files;      /* BOX_AGENT_FILES_FD is there */
+    char workspace[1024];    /* where the private workspace is inside; "" = it has none */
 } box_agent_setup;
 
 typedef enum box_agent_type {
@@ -97,13 +99,17 @@ typedef enum box_agent_type {
     BOX_AGENT_WATCH = 16,       /* boxd -> agent */
     BOX_AGENT_GREW = 17,        /* agent -> boxd */
     BOX_AGENT_RESIZE = 18,      /* boxd -> agent: of its terminal */
+    /* File workers. Their ids are boxd's too, from 1, apart from those of commands. */
+    BOX_AGENT_FILES = 32,       /* boxd -> agent: start one; a descriptor, its socket */
+    BOX_AGENT_FILES_STOP = 33,  /* boxd -> agent: it ends within BOX_FILES_GRACE_SECONDS */
+    BOX_AGENT_FILES_ENDED = 34, /* agent -> boxd: of every FILES, once */
 } box_agent_type;
 
 typedef struct box_agent_header {
     uint32_t type;
     uint32_t size; /* of the whole packet */
-    uint64_t
-        id; /* the command's, chosen by boxd, never used twice on one agent; PING: any; else 0 */
+    uint64_t id; /* the command's or worker's, chosen by boxd, never used twice on one agent; PING:
+                  * any; else 0 */
 } box_agent_header;
 
 typedef struct box_agent_hello {
@@ -187,3 +193,19 @@ typedef struct box_agent_exit {
     uint64_t cpu_ns;
     uint64_t max_rss_bytes; /* largest single process that was reaped (ru_maxrss) */
 } box_agent_exit;
+
+enum {
+    /* Not in S/box but in S/agent, with little memory: for removing files when S/box has none. */
+    BOX_AGENT_FILES_IN_AGENT = 1,
+};
+
+typedef struct box_agent_files {
+    uint32_t flags;
+    uint32_t reserved;
+} box_agent_files;
+
+typedef struct box_agent_files_ended {
+    int32_t signal; /* that ended it; 0 = none */
+    uint32_t reserved;
+    box_error error; /* reason NONE: it ran */
+} box_agent_files_ended;

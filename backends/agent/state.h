@@ -5,6 +5,7 @@
 #include <signal.h>
 
 #include "agent/agent.h"
+#include "agent/files.h"
 #include "agent/managed.h"
 #include "agent/packet.h"
 #include "agent/slot.h"
@@ -48,7 +49,8 @@ typedef struct box_agent {
     bool strays;        /* children of a dead subreaper are to be killed */
     box_walk *walk;     /* for them and for killing; only with subreapers */
     box_time sweep_at;  /* 0 = nothing is kept */
-    box_time now;       /* of this round */
+    box_agent_workers workers;
+    box_time now; /* of this round */
     uint8_t packet[BOX_AGENT_PACKET_BYTES];
 } box_agent;
 

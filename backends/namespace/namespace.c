@@ -33,6 +33,7 @@ struct box_backend {
     box_cgroups *cgroups;
     box_template *template;
     int agent;
+    int files;
     int filter;
     uint32_t guarantees;
 };
@@ -44,7 +45,7 @@ static void plan_init(box_sandbox_plan *plan)
     *plan = (box_sandbox_plan){.host_path = -1, .setup = -1, .cgroup = -1, .report = -1, .go = -1};
 }
 
-/* Closes what plan_fill opened; agent, filter and listen are borrowed. */
+/* Closes what plan_fill opened; agent, files, filter and listen are borrowed. */
 static void plan_done(box_sandbox_plan *plan)
 {
     for (size_t i = 0; i < plan->n_trees; i++)
@@ -67,6 +68,7 @@ static int plan_setup(box_sandbox_plan *plan, box_error *err)
         .command_gid = 1000,
         .has_cgroup2 = plan->cgroup >= 0,
         .n_box_procs = (uint32_t)plan->n_box_procs,
+        .has_files = 1,
         .orphan_seconds = persistent ? BOX_AGENT_PERSISTENT_SECONDS : BOX_AGENT_ORPHAN_SECONDS,
     };
     if (plan->host_path < 0)
@@ -81,6 +83,7 @@ static int plan_fill(const box_backend *b, const box_warden_create *request,
     plan->request = request;
     plan->n_links = box_template_links(b->template, &plan->links);
     plan->agent = b->agent;
+    plan->files = b->files;
     plan->filter = b->filter;
     plan->listen = listen_fd;
     int n = box_template_clone(b->template, plan->trees, plan->names, err);
@@ -306,6 +309,7 @@ static void namespace_close(box_backend *b)
     box_template_close(b->template);
     box_cgroups_close(b->cgroups);
     box_closep(&b->agent);
+    box_closep(&b->files);
     box_closep(&b->filter);
     free(b);
 }
@@ -329,11 +333,12 @@ static int namespace_open(const struct box_warden_config *config, box_backend **
     if (geteuid() != 0)
         return box_fail(err, BOX_BACKEND_UNAVAILABLE, "needs root");
     BOX_AUTO(closep) box_backend *b = box_alloc(sizeof *b);
-    *b = (box_backend){.config = config, .agent = -1, .filter = -1};
+    *b = (box_backend){.config = config, .agent = -1, .files = -1, .filter = -1};
     char dir[TEMPLATE_BYTES + 8];
     (void)snprintf(dir, sizeof dir, "%s/root", config->instance_dir);
-    if (box_program_open(config->agent, &b->agent, err) < 0 || open_filter(&b->filter, err) < 0 ||
-        box_template_open(dir, &b->template, err) < 0 ||
+    if (box_program_open(config->agent, "box-agent", &b->agent, err) < 0 ||
+        box_program_open_files(config->agent, &b->files, err) < 0 ||
+        open_filter(&b->filter, err) < 0 || box_template_open(dir, &b->template, err) < 0 ||
         box_cgroups_open(config->cgroup, &b->cgroups, err) < 0 || probe(b, err) < 0)
         return -1;
     b->guarantees = kernel_guarantees() | box_cgroups_guarantees(b->cgroups);

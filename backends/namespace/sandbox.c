@@ -189,6 +189,7 @@ static int arrange_fds(const box_sandbox_plan *plan, int *agent, int *report, bo
     wanted[BOX_AGENT_SETUP_FD] = plan->setup;
     wanted[BOX_AGENT_FILTER_FD] = plan->filter;
     wanted[BOX_AGENT_CGROUP_FD] = plan->cgroup;
+    wanted[BOX_AGENT_FILES_FD] = plan->files;
     size_t count = BOX_AGENT_BOX_PROCS_FD;
     for (size_t i = 0; i < plan->n_box_procs; i++)
         wanted[count++] = plan->box_procs[i];

@@ -18,6 +18,7 @@ typedef struct box_sandbox_plan {
     size_t n_trees;
     int host_path; /* detached mount for mount_path, or -1: a tmpfs */
     int agent;     /* memfd of the program */
+    int files;     /* memfd of box-files */
     int filter;
     int setup;
     int listen;

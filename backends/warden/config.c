@@ -31,7 +31,7 @@ static const box_config_key keys[] = {
     {"instance_dir", BOX_CONFIG_STRING, FIELD(instance_dir), .text = "/run/box/warden",
      .help = "Directory (mode 0700) of the state files, on a file system emptied at boot."},
     {"agent", BOX_CONFIG_STRING, FIELD(agent),
-     .help = "The box-agent program; absent: the one beside box-warden."},
+     .help = "The box-agent program; box-files is beside it. Absent: the one beside box-warden."},
     {"cgroup", BOX_CONFIG_STRING, FIELD(cgroup),
      .help = "Parent control group, such as /box; absent: the top on cgroup v2, the warden's own "
              "on v1."},

@@ -310,6 +310,53 @@
 /* How long drain waits for sandboxes to go; the next start removes the rest. */
 #define BOX_SESSIONS_DRAIN_SECONDS 10
 
+/* --- files ------------------------------------------------------------------------------------ */
+
+/* File calls of one session at once: a process each. More wait, so many, for so long. */
+#define BOX_FILES_MAX_WORKERS   4
+#define BOX_FILES_QUEUE_DEPTH   64
+#define BOX_FILES_QUEUE_SECONDS 30
+/* How long a worker waits for the next call: the last one of its session, and others. */
+#define BOX_FILES_IDLE_SECONDS  60
+#define BOX_FILES_EXTRA_SECONDS 2
+/* A piece of a file on its way. */
+#define BOX_FILES_CHUNK_BYTES (64 * 1024)
+/* How long a call may look for something by itself, and how much longer boxd waits for its answer;
+ * then its worker hangs and is killed. */
+#define BOX_FILES_LOOK_SECONDS   60
+#define BOX_FILES_ANSWER_SECONDS 15
+/* Uploads and downloads: how long the worker, and the caller, may let the other wait. */
+#define BOX_FILES_HANG_SECONDS  60
+#define BOX_FILES_STALL_SECONDS 300
+/* A worker whose call was cancelled takes back what is half done; then it is killed. */
+#define BOX_FILES_GRACE_SECONDS 2
+/* ReadFile: content of one answer, at most and by default; lines or names. */
+#define BOX_FILES_MAX_READ_BYTES     (4 * 1024 * 1024)
+#define BOX_FILES_DEFAULT_READ_BYTES (50 * 1024)
+#define BOX_FILES_MAX_LINES          10000
+#define BOX_FILES_DEFAULT_LINES      2000
+/* Behind the window lines are counted while no more than this is left. */
+#define BOX_FILES_COUNT_BYTES (16 * 1024 * 1024)
+/* EditFile: the file before and after. */
+#define BOX_FILES_EDIT_BYTES (16 * 1024 * 1024)
+#define BOX_FILES_DIFF_BYTES (64 * 1024)
+/* What matches of Glob and Grep, or entries, may take in one answer: it fits what a stock client
+ * accepts. */
+#define BOX_FILES_ANSWER_BYTES (3 * 1024 * 1024)
+/* What a file or line of an answer counts for besides its bytes. */
+#define BOX_FILES_ITEM_COST   64
+#define BOX_FILES_MAX_MATCHES 10000
+/* Grep: files that are larger are skipped; lines are cut; context. */
+#define BOX_FILES_GREP_FILE_BYTES    (64 * 1024 * 1024)
+#define BOX_FILES_MAX_LINE_BYTES     65536
+#define BOX_FILES_DEFAULT_LINE_BYTES 500
+#define BOX_FILES_MAX_CONTEXT        20
+#define BOX_FILES_GREP_SECONDS       10
+/* Levels below the start of a walk: each has a descriptor open. */
+#define BOX_FILES_MAX_DEPTH 256
+/* Names a walk holds at once, of all levels; a directory with more is read several times. */
+#define BOX_FILES_NAMES_BYTES (8 * 1024 * 1024)
+
 /* --- agent and warden channels ---------------------------------------------------------------- */
 
 /* Largest message sent inline; more goes in a sealed memfd (sandbox-facts.md, section 6: one
@@ -428,7 +475,8 @@
  * (about 317 KiB: engines-here.md, section 8). */
 #define BOX_AGENT_MEMORY_BYTES (32 * 1024 * 1024)
 #define BOX_AGENT_PIDS         32
-/* Processes in the commands' control group that are not the tenant's: zygote and box-files. */
+/* Processes in the commands' control group that are not the tenant's: zygote and the file worker
+ * that stays; what more of those there are for moments count to the tenant's. */
 #define BOX_SANDBOX_OWN_PIDS 2
 /* Terminals of one sandbox: those of commands and what tmux or script open. All sandboxes of a host
  * share kernel.pty.max - kernel.pty.reserve, by default 3072 (devpts, "max="). */

@@ -276,9 +276,9 @@ static void start_helper(sandbox *s, const int *fds, size_t n)
 
 static void start_agent(sandbox *s)
 {
-    int fds[7] = {-1, -1, -1, -1, -1, -1, -1};
+    int fds[8] = {-1, -1, -1, -1, -1, -1, -1, -1};
     uint32_t procs = 0;
-    size_t n = 5;
+    size_t n = 6; /* fds[5]: box-files, which no test here needs */
     fds[0] = open(BOX_AGENT_PROGRAM, O_RDONLY | O_CLOEXEC);
     assert_true(fds[0] >= 0);
     if (s->v2.root[0] != '\0') {

@@ -178,13 +178,53 @@ static void only_the_right_side_may_send_a_type(void **state)
     for (uint32_t type = 0; type < 300; type++) {
         raw r = packet_of(type, 5, NULL, 0, NULL, 0);
         if (type != BOX_AGENT_EXIT_ACK && type != BOX_AGENT_PING && type != BOX_AGENT_FORGET &&
-            type != BOX_AGENT_CLOSE_STDIN)
+            type != BOX_AGENT_CLOSE_STDIN && type != BOX_AGENT_FILES_STOP)
             assert_refused(&r, 0, BOX_AGENT_FROM_BOXD);
         if (type != BOX_AGENT_PONG)
             assert_refused(&r, 0, BOX_AGENT_FROM_AGENT);
     }
     raw start = start_packet(start_ls);
     assert_refused(&start, 3, BOX_AGENT_FROM_AGENT);
+}
+
+static void a_file_worker_needs_its_socket_and_an_id(void **state)
+{
+    (void)state;
+    box_agent_packet p;
+    box_error err;
+    box_agent_files files = {.flags = BOX_AGENT_FILES_IN_AGENT};
+    raw r = packet_of(BOX_AGENT_FILES, 5, &files, sizeof files, NULL, 0);
+    assert_int_equal(parse(&r, 1, BOX_AGENT_FROM_BOXD, &p, &err), 0);
+    assert_int_equal(p.body.files.flags, BOX_AGENT_FILES_IN_AGENT);
+    assert_refused(&r, 0, BOX_AGENT_FROM_BOXD);
+    assert_refused(&r, 2, BOX_AGENT_FROM_BOXD);
+    const uint64_t bad_ids[] = {0, UINT64_MAX};
+    for (size_t i = 0; i < BOX_COUNT(bad_ids); i++) {
+        r = packet_of(BOX_AGENT_FILES, bad_ids[i], &files, sizeof files, NULL, 0);
+        assert_refused(&r, 1, BOX_AGENT_FROM_BOXD);
+    }
+    const box_agent_files bad[] = {{.flags = 2}, {.reserved = 1}};
+    for (size_t i = 0; i < BOX_COUNT(bad); i++) {
+        r = packet_of(BOX_AGENT_FILES, 5, &bad[i], sizeof bad[i], NULL, 0);
+        assert_refused(&r, 1, BOX_AGENT_FROM_BOXD);
+    }
+}
+
+static void a_file_workers_end_is_made_safe(void **state)
+{
+    (void)state;
+    box_agent_packet p;
+    box_error err;
+    box_agent_files_ended ended = {.signal = SIGKILL};
+    memset(&ended.error.msg, 'x', sizeof ended.error.msg);
+    raw r = packet_of(BOX_AGENT_FILES_ENDED, 5, &ended, sizeof ended, NULL, 0);
+    assert_int_equal(parse(&r, 0, BOX_AGENT_FROM_AGENT, &p, &err), 0);
+    assert_true(strlen(p.body.files_ended.error.msg) < sizeof ended.error.msg);
+    const box_agent_files_ended bad[] = {{.signal = -1}, {.signal = 65}, {.reserved = 1}};
+    for (size_t i = 0; i < BOX_COUNT(bad); i++) {
+        r = packet_of(BOX_AGENT_FILES_ENDED, 5, &bad[i], sizeof bad[i], NULL, 0);
+        assert_refused(&r, 0, BOX_AGENT_FROM_AGENT);
+    }
 }
 
 static void signals_that_make_no_sense_are_refused(void **state)
@@ -504,6 +544,8 @@ int main(void)
         cmocka_unit_test(a_text_that_is_no_command_is_refused),
         cmocka_unit_test(descriptors_are_taken_only_where_they_belong),
         cmocka_unit_test(only_the_right_side_may_send_a_type),
+        cmocka_unit_test(a_file_worker_needs_its_socket_and_an_id),
+        cmocka_unit_test(a_file_workers_end_is_made_safe),
         cmocka_unit_test(signals_that_make_no_sense_are_refused),
         cmocka_unit_test(an_exit_that_contradicts_itself_is_refused),
         cmocka_unit_test(the_error_in_started_is_made_safe),

@@ -35,7 +35,7 @@ prefix=$work/prefix
 export PKG_CONFIG_PATH=$prefix/lib/pkgconfig
 
 step "programs"
-for program in bin/boxd bin/boxcli bin/boxbench libexec/box/box-warden libexec/box/box-agent; do
+for program in bin/boxd bin/boxcli bin/boxbench libexec/box/box-warden libexec/box/box-agent libexec/box/box-files; do
     [ -x "$prefix/$program" ] || die "$program is not installed"
 done
 [ "$("$prefix/bin/boxcli" --version)" = "boxcli $(pkg-config --modversion box)" ] || die "boxcli has another version"
