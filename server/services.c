@@ -1,7 +1,6 @@
 /* The services of boxd, and what ControlService may ask of its other parts. */
 #include <assert.h>
 
-#include "box/v1/file.box.h"
 #include "box/v1/image.box.h"
 #include "box/v1/process.box.h"
 #include "box/v1/skill.box.h"
@@ -9,6 +8,7 @@
 #include "box_v1_descriptor_set.h"
 #include "boxd.h"
 #include "service/exec.h"
+#include "service/file.h"
 #include "service/session.h"
 #include "service/tool.h"
 #include "warden/protocol.h"
@@ -115,7 +115,7 @@ int boxd_open_services(boxd *b, box_error *err)
     add_service(b, box_session_service(b->sessions));
     add_service(b, box_exec_service(b->sessions));
     add_unbuilt(b, &box_v1_process_service);
-    add_unbuilt(b, &box_v1_file_service);
+    add_service(b, box_file_service(b->sessions));
     add_unbuilt(b, &box_v1_skill_service);
     add_service(b, box_tool_service(&b->toolbox));
     add_unbuilt(b, &box_v1_image_service);

@@ -117,6 +117,29 @@ static box_session *take_locked(box_session *s, const box_acquire *a)
     return box_session_ref(s);
 }
 
+int box_sessions_use(box_sessions *all, const char *tenant, const char *id, box_session **out,
+                     box_error *err)
+{
+    const box_acquire a = {.tenant = tenant, .id = id, .for_exec = true};
+    if (box_session_id_check(id, "session_id", err) < 0)
+        return -1;
+    if (id[0] == '\0')
+        return box_violation(err, "session_id", "must not be empty");
+    box_lock_take(&all->lock);
+    int rc = 0;
+    box_session *s = box_sessions_find_locked(all, tenant, id);
+    if (all->draining)
+        rc = admit_locked(all, err);
+    else if (s == NULL || s->one_off)
+        rc = box_session_not_found(id, err);
+    else if (!usable(s))
+        rc = box_session_not_running_locked(s, err);
+    else
+        *out = take_locked(s, &a);
+    box_lock_release(&all->lock);
+    return rc;
+}
+
 /* 1: taken; 0: there is none (*old: one to rebuild, a reference); -1. */
 static int look_locked(box_sessions *all, const box_acquire *a, const box_spec *asked,
                        box_session **out, box_session **old, box_error *err)

@@ -166,8 +166,8 @@ static void enqueue(box_agent *a, box_list *list, packet *p)
 
 /* Never mixed up with START's order: a signal for a command that is still queued here is the
  * owner's to keep back. */
-static void send_small(box_agent *a, box_agent_type type, uint64_t id, const void *body,
-                       size_t size)
+static void send_with(box_agent *a, box_agent_type type, uint64_t id, const void *body, size_t size,
+                      int *fd)
 {
     if (a->lost)
         return;
@@ -181,7 +181,15 @@ static void send_small(box_agent *a, box_agent_type type, uint64_t id, const voi
         lose(a, false, "no memory for its channel");
         return;
     }
+    if (fd != NULL)
+        p->fds[p->n_fds++] = box_take_fd(fd);
     enqueue(a, &a->queue, p);
+}
+
+static void send_small(box_agent *a, box_agent_type type, uint64_t id, const void *body,
+                       size_t size)
+{
+    send_with(a, type, id, body, size, NULL);
 }
 
 int box_agent_start_command(box_agent *a, uint64_t id, const box_program *program, uint32_t flags,
@@ -230,6 +238,18 @@ void box_agent_signal_command(box_agent *a, uint64_t id, const box_agent_signal 
     send_small(a, BOX_AGENT_SIGNAL, id, s, sizeof *s);
 }
 
+void box_agent_start_files(box_agent *a, uint64_t id, uint32_t flags, int *socket)
+{
+    box_agent_files files = {.flags = flags};
+    send_with(a, BOX_AGENT_FILES, id, &files, sizeof files, socket);
+    box_closep(socket); /* where it was not sent its other end hears of it */
+}
+
+void box_agent_stop_files(box_agent *a, uint64_t id)
+{
+    send_small(a, BOX_AGENT_FILES_STOP, id, "", 0);
+}
+
 void box_agent_ack(box_agent *a, uint64_t id)
 {
     send_small(a, BOX_AGENT_EXIT_ACK, id, "", 0);
@@ -260,6 +280,10 @@ static int on_packet(box_agent *a, const box_agent_packet *p, box_error *err)
         return 0;
     case BOX_AGENT_EXIT:
         a->events.exited(a->arg, p->header.id, &p->body.exit);
+        return 0;
+    case BOX_AGENT_FILES_ENDED:
+        if (a->events.files_ended != NULL)
+            a->events.files_ended(a->arg, p->header.id, &p->body.files_ended);
         return 0;
     default:
         return 0; /* PONG: we never ask */

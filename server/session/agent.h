@@ -14,6 +14,8 @@ typedef struct box_agent_events {
     void (*ready)(void *arg);
     void (*started)(void *arg, uint64_t id, const box_agent_started *s);
     void (*exited)(void *arg, uint64_t id, const box_agent_exit *e);
+    /* NULL: of one who starts no file workers. */
+    void (*files_ended)(void *arg, uint64_t id, const box_agent_files_ended *e);
     /* protocol: it lied, so what it says about others is worth nothing either. */
     void (*lost)(void *arg, const box_error *why, bool protocol);
 } box_agent_events;
@@ -43,5 +45,10 @@ int box_agent_start_command(box_agent *a, uint64_t id, const box_program *p, uin
  * agent acts on it is not known. */
 bool box_agent_take_back(box_agent *a, uint64_t id);
 void box_agent_signal_command(box_agent *a, uint64_t id, const box_agent_signal *s);
+/* Starts a file worker, whose socket is taken; files_ended follows, once. flags: BOX_AGENT_FILES_*.
+ */
+void box_agent_start_files(box_agent *a, uint64_t id, uint32_t flags, int *socket);
+/* It is to end soon. */
+void box_agent_stop_files(box_agent *a, uint64_t id);
 /* The verdict was read: the agent may forget the command. */
 void box_agent_ack(box_agent *a, uint64_t id);

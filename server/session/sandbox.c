@@ -93,6 +93,7 @@ static void let_go(void *session)
     (void)box_session_not_running(s, &why); /* always -1 */
     box_slots_fail_waiting(s, &why);
     box_slots_lose(s, &why);
+    box_files_close(s, &why);
     box_slots_drop_held(s);
     box_agent_free(s->agent);
     s->agent = NULL;

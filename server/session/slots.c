@@ -309,8 +309,11 @@ static void on_ready(void *arg)
     box_session_write(s, BOX_SESSION_PUT, written, box_session_ref(s));
 }
 
-const box_agent_events box_slots_agent_events = {
-    .ready = on_ready, .started = on_started, .exited = on_exited, .lost = on_lost};
+const box_agent_events box_slots_agent_events = {.ready = on_ready,
+                                                 .started = on_started,
+                                                 .exited = on_exited,
+                                                 .files_ended = box_files_ended,
+                                                 .lost = on_lost};
 
 /* --- ending what waits and what runs ---------------------------------------------------------- */
 

@@ -31,6 +31,10 @@ box_session *box_session_new(box_sessions *all, box_loop *home, const box_uid *u
     box_list_init(&s->queue);
     box_list_init(&s->running);
     box_list_init(&s->held);
+    box_list_init(&s->file_idle);
+    box_list_init(&s->file_wait);
+    box_list_init(&s->file_workers);
+    s->next_worker_id = 1;
     return s;
 }
 
@@ -153,7 +157,7 @@ box_session *box_sessions_find_locked(box_sessions *all, const char *tenant, con
     return box_map_get_bytes(all->by_key, k.text, k.len);
 }
 
-static int not_found(const char *id, box_error *err)
+int box_session_not_found(const char *id, box_error *err)
 {
     (void)box_fail(err, BOX_SESSION_NOT_FOUND, "no session %s", id);
     box_error_add(err, "kind", "session");
@@ -171,7 +175,7 @@ int box_sessions_find(box_sessions *all, const char *tenant, const char *id, box
     else
         s = NULL;
     box_lock_release(&all->lock);
-    return s != NULL ? 0 : not_found(id, err);
+    return s != NULL ? 0 : box_session_not_found(id, err);
 }
 
 box_session *box_sessions_find_uid(box_sessions *all, const box_uid *uid)

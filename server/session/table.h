@@ -131,9 +131,15 @@ struct box_session {
     box_time extended_until;
     box_time ended_at;
     int64_t stopped_wall_ns;
-    bool deleted; /* goes from the table when it has ended */
-    bool stays;   /* counted in all->staying */
-    bool touched; /* used or extended since that was written down */
+    bool deleted;       /* goes from the table when it has ended */
+    bool stays;         /* counted in all->staying */
+    bool touched;       /* used or extended since that was written down */
+    box_list file_idle; /* box_file_worker: wait for a call */
+    box_list file_wait; /* box_file_call: wait for a worker */
+    uint32_t n_file_idle, n_file_wait;
+    uint32_t n_file_workers; /* of the agent's: idle, busy, being started or ending */
+    bool file_agent_busy;    /* the one in S/agent */
+    bool file_timer_set;
     box_time written_at;
     box_list want_run; /* box_waiter: until RUNNING or never */
     box_list want_end; /* box_waiter: until its sandbox is gone */
@@ -162,6 +168,9 @@ struct box_session {
     box_list held;          /* pipes of background processes */
     size_t n_held;
     box_timer *held_timer;
+    box_list file_workers; /* box_file_worker.of_home: whose end was not told yet */
+    uint64_t next_worker_id;
+    box_timer *file_timer; /* idle workers go */
 };
 
 /* In state CREATED and no table; the id is copied unless it is NULL. */
@@ -176,6 +185,8 @@ void box_session_post(box_session *s, void (*fn)(void *session));
 
 /* --- any thread, lock not held ---------------------------------------------------------------- */
 
+/* SESSION_NOT_FOUND {kind, id}. -1. */
+int box_session_not_found(const char *id, box_error *err);
 /* VALIDATION unless id is at most 256 bytes of UTF-8 without control characters; "" passes. */
 int box_session_id_check(const char *id, const char *field, box_error *err) BOX_MUST_USE;
 
@@ -198,6 +209,10 @@ box_spec_defaults box_sessions_spec_defaults(const box_sessions *all,
 /* PERMISSION when the spec asks for what the configuration does not allow. */
 int box_sessions_allow(const box_sessions *all, const box_spec *asked, bool persistent,
                        box_error *err) BOX_MUST_USE;
+/* One use of a session there is, until box_session_release: SESSION_NOT_FOUND, SESSION_NOT_RUNNING,
+ * SESSION_BROKEN, SHUTTING_DOWN. It may not be RUNNING yet. */
+int box_sessions_use(box_sessions *all, const char *tenant, const char *id, box_session **out,
+                     box_error *err) BOX_MUST_USE;
 /* Ends one use. */
 void box_session_release(box_session *s);
 
@@ -300,6 +315,13 @@ void box_sandbox_end(void *session); /* posted: its state is STOPPING */
 void box_sandbox_lost(box_session *s, const char *cause, box_stop_reason reason);
 /* One running exec less: the teardown may be waiting for the last. */
 void box_sandbox_exec_gone(box_session *s);
+
+/* --- home loop: files.c ----------------------------------------------------------------------- */
+
+/* arg: the session. */
+void box_files_ended(void *session, uint64_t id, const box_agent_files_ended *e);
+/* The agent is about to go. */
+void box_files_close(box_session *s, const box_error *why);
 
 /* --- backend choice: backends.c --------------------------------------------------------------- */
 

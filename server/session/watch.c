@@ -229,10 +229,7 @@ static int enter_locked(box_session_watch *w, bool include_existing, box_error *
     if (w->id != NULL) {
         box_session *s = box_sessions_find_locked(all, w->tenant, w->id);
         if (s == NULL || s->one_off) {
-            (void)box_fail(err, BOX_SESSION_NOT_FOUND, "no session %s", w->id);
-            box_error_add(err, "kind", "session");
-            box_error_add(err, "id", w->id);
-            return -1;
+            return box_session_not_found(w->id, err);
         }
     }
     all->n_watches++;

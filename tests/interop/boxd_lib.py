@@ -322,7 +322,7 @@ class Messages:
 
     def __init__(self):
         import importlib  # the folder is on the path only now
-        for name in ("types", "control", "session", "exec", "admin", "tool"):
+        for name in ("types", "control", "session", "exec", "file", "admin", "tool"):
             setattr(self, name, importlib.import_module(f"box.v1.{name}_pb2"))
             if name != "types":
                 rpc = importlib.import_module(f"box.v1.{name}_pb2_grpc")
@@ -346,6 +346,7 @@ class Client:
         self.control = self.pb.control_rpc.ControlServiceStub(channel)
         self.sessions = self.pb.session_rpc.SessionServiceStub(channel)
         self.execs = self.pb.exec_rpc.ExecServiceStub(channel)
+        self.files = self.pb.file_rpc.FileServiceStub(channel)
         self.admin = self.pb.admin_rpc.AdminServiceStub(channel)
         self.tools = self.pb.tool_rpc.ToolServiceStub(channel)
 
@@ -395,6 +396,15 @@ class Client:
         """Exec; the answer. `what` is text for the shell or a list of arguments."""
         return self.execs.Exec(self.exec_request(what, session_id, **fields), timeout=deadline,
                                metadata=metadata)
+
+    def file(self, method, session_id, path=None, deadline=60, **fields):
+        """A unary call of FileService; `path` may be bytes."""
+        if path is not None:
+            fields["path_bytes" if isinstance(path, bytes) else "path"] = path
+        if "time_limit" in fields:
+            fields["time_limit"] = duration(fields["time_limit"])
+        request = getattr(self.pb.file, method + "Request")(session_id=session_id, **fields)
+        return getattr(self.files, method)(request, timeout=deadline)
 
     def out(self, what, session_id="", **fields):
         """Standard output of a command that must end with 0, as text."""
