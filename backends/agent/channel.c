@@ -100,6 +100,7 @@ static int start_worker(box_agent *a, const box_agent_packet *p, int socket)
     const box_agent_files_config config = {.program = c->files,
                                            .uid = c->setup.command_uid,
                                            .gid = c->setup.command_gid,
+                                           .cgroup = c->cgroup,
                                            .box_procs = c->box_procs,
                                            .n_box_procs = c->setup.n_box_procs};
     return box_agent_files_start(&a->workers, &config, p->header.id, &p->body.files, socket);

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "agent/privilege.h"
+#include "agent/zygote.h"
 #include "base/fd.h"
 
 enum {
@@ -20,10 +21,11 @@ enum {
 
 /* --- in the child ----------------------------------------------------------------------------- */
 
-static int enter_limits(const box_agent_files_config *c, bool in_agent, box_error *err)
+static int enter_limits(const box_agent_files_config *c, bool in_agent, size_t entered,
+                        box_error *err)
 {
     struct rlimit data = {AGENT_DATA_BYTES, AGENT_DATA_BYTES};
-    for (size_t i = 0; !in_agent && i < c->n_box_procs; i++) {
+    for (size_t i = entered; !in_agent && i < c->n_box_procs; i++) {
         if (write(c->box_procs[i], "0", 1) != 1)
             return box_fail_errno(err, "enter the sandbox's control group");
     }
@@ -72,7 +74,8 @@ static void default_signals(void)
     (void)sigprocmask(SIG_SETMASK, &none, NULL);
 }
 
-static _Noreturn void become_worker(const box_agent_files_config *c, bool in_agent, int socket)
+static _Noreturn void become_worker(const box_agent_files_config *c, bool in_agent, size_t entered,
+                                    int socket)
 {
     box_error err = {0};
     char name[] = "box-files";
@@ -80,7 +83,7 @@ static _Noreturn void become_worker(const box_agent_files_config *c, bool in_age
     char *env[] = {NULL};
     prefer_as_victim(in_agent);
     default_signals();
-    if (enter_limits(c, in_agent, &err) < 0 || box_privilege_prepare_commands(&err) < 0 ||
+    if (enter_limits(c, in_agent, entered, &err) < 0 || box_privilege_prepare_commands(&err) < 0 ||
         place_descriptors(c, socket, &err) < 0 || setsid() < 0 || chdir("/") < 0 ||
         become_user(c, &err) < 0)
         _exit(CANNOT_START); /* the agent says so */
@@ -119,11 +122,13 @@ static int start(const box_agent_files_config *config, bool in_agent, int socket
 {
     if (config->program < 0)
         return box_fail(err, BOX_UNIMPLEMENTED, "this sandbox has no box-files");
-    int pid = fork();
+    size_t entered = 0;
+    int pid =
+        in_agent ? fork() : box_zygote_fork_inside(config->cgroup, config->n_box_procs, &entered);
     if (pid < 0)
         return box_fail_errno(err, "start box-files");
     if (pid == 0)
-        become_worker(config, in_agent, socket);
+        become_worker(config, in_agent, entered, socket);
     return pid;
 }
 

@@ -258,15 +258,12 @@ static _Noreturn void zygote_main(const box_zygote_config *config, size_t entere
     }
 }
 
-/* Born in S/box of the cgroup2 tree where that works: moving a process there later stops all forks
- * of the machine, and waits milliseconds for them (cgroup_threadgroup_rwsem). *entered counts the
- * groups that it needs not enter any more. */
-static pid_t fork_inside(const box_zygote_config *config, size_t *entered)
+pid_t box_zygote_fork_inside(int cgroup, size_t n_box_procs, size_t *entered)
 {
     BOX_AUTO(box_closep)
-    int box = config->cgroup < 0 || config->n_box_procs == 0
+    int box = cgroup < 0 || n_box_procs == 0
                   ? -1
-                  : openat(config->cgroup, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+                  : openat(cgroup, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     struct clone_args args = {
         .flags = CLONE_INTO_CGROUP, .exit_signal = SIGCHLD, .cgroup = (uint64_t)box};
     pid_t pid = box < 0 ? -1 : (pid_t)syscall(SYS_clone3, &args, sizeof args);
@@ -282,7 +279,7 @@ int box_zygote_fork(const box_zygote_config *config, int *pid, int *socket, box_
     BOX_AUTO(box_closep) int ours = ends[0];
     BOX_AUTO(box_closep) int theirs = ends[1];
     size_t entered;
-    pid_t child = fork_inside(config, &entered);
+    pid_t child = box_zygote_fork_inside(config->cgroup, config->n_box_procs, &entered);
     if (child < 0)
         return box_fail_errno(err, "fork the zygote");
     if (child == 0)

@@ -38,3 +38,8 @@ typedef struct box_zygote_config {
 /* Forks it. *socket is the agent's end. */
 int box_zygote_fork(const box_zygote_config *config, int *pid, int *socket, box_error *err)
     BOX_MUST_USE;
+
+/* fork(2), for file workers too: born in S/box of the cgroup2 tree where that works. Moving a
+ * process there later stops all forks of the machine, and waits milliseconds for them
+ * (cgroup_threadgroup_rwsem). *entered counts the groups that it needs not enter any more. */
+pid_t box_zygote_fork_inside(int cgroup, size_t n_box_procs, size_t *entered);
