@@ -50,13 +50,33 @@ static int apply_settings(void *arg, box_control_settings *next, bool *reselecte
     return 0;
 }
 
-static void count_connections(void *arg, uint64_t *connections, uint64_t *calls)
+static void note_traffic(void *arg, box_control_traffic *out)
 {
     const boxd *b = arg;
     box_net_stats stats;
     box_net_stats_get(b->net, &stats);
-    *connections = stats.connections_open;
-    *calls = stats.calls_open;
+    *out = (box_control_traffic){.connections = stats.connections_open,
+                                 .calls = stats.calls_open,
+                                 .connections_total = stats.connections_total,
+                                 .ended_badly = stats.ended_badly,
+                                 .holds = stats.holds,
+                                 .refused_held = stats.refused_held,
+                                 .refused_peer = stats.refused_peer};
+}
+
+static unsigned count_waiting(void *arg, unsigned loop)
+{
+    const boxd *b = arg;
+    return box_net_waiting(b->net, loop);
+}
+
+static void each_call_count(void *arg,
+                            void (*visit)(void *arg, const char *path, box_code code,
+                                          uint64_t count),
+                            void *visit_arg)
+{
+    const boxd *b = arg;
+    box_call_counts_each(box_net_call_counts(b->net), visit, visit_arg);
 }
 
 static void open_control(boxd *b)
@@ -66,8 +86,10 @@ static void open_control(boxd *b)
         .facts = box_control_session_facts(b->sessions),
         .hooks = {.arg = b,
                   .apply = apply_settings,
-                  .connections = count_connections,
-                  .shutdown = boxd_drain},
+                  .shutdown = boxd_drain,
+                  .traffic = note_traffic,
+                  .waiting = count_waiting,
+                  .each_call_count = each_call_count},
         .settings = {.enabled = b->conf.box_enabled,
                      .default_memory_bytes = b->conf.box_default_memory_bytes,
                      .default_workspace_limit_bytes = b->conf.box_default_workspace_limit_bytes,

@@ -26,6 +26,9 @@
 /* Body of a request that is no gRPC, read and dropped before its stream is reset: curl 7.88 takes
  * an early reset for an error and never shows the answer. */
 #define BOX_PLAIN_BODY_BYTES (64 * 1024)
+/* Text of a page that is no gRPC: the metrics of a hundred methods with every code are half of it.
+ */
+#define BOX_MAX_PAGE_BYTES (256 * 1024)
 /* Streams of one connection that end in a reset, by the client or because of what it sent: at once,
  * then per second. A gateway with impatient callers cancels thousands (CVE-2023-44487, -2025-8671
  * are about more than that). A header list counts for so many each time it passes a multiple of

@@ -29,6 +29,9 @@ typedef struct box_h2_events {
     /* Server: headers came, before any body. Set the stream's owner, or finish it at once. What is
      * no gRPC request never comes here: it was answered with 404, 405, 415 or a gRPC status. */
     void (*request)(void *owner, box_h2_stream *s, const box_h2_request *request);
+    /* Server: a GET that is no gRPC. Returns the HTTP status of the answer whose text it appended
+     * to out, or 0: nothing is at that path. May be NULL. */
+    int (*page)(void *owner, const box_h2_request *request, box_buf *out);
     /* Client: initial metadata, at most once; not for trailers-only. */
     void (*headers)(void *owner, box_h2_stream *s, const box_metadata *metadata);
     /* A whole message, decompressed, valid during the call. Its window is given back on return

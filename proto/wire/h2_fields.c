@@ -229,10 +229,12 @@ h2_block *box_h2_block_plain(int status, size_t length)
     h2_block *b = block_new(4, 2 * sizeof number);
     (void)snprintf(number, sizeof number, "%d", status);
     add_copy(b, ":status", number, strlen(number), 0);
-    add_literal(b, "content-type", "text/plain; charset=utf-8");
+    add_literal(b, "content-type", "text/plain; version=0.0.4; charset=utf-8"); /* Prometheus's */
     (void)snprintf(number, sizeof number, "%zu", length);
     add_copy(b, "content-length", number, strlen(number), 0);
     if (status == 405)
         add_literal(b, "allow", "POST");
+    if (status == 401)
+        add_literal(b, "www-authenticate", "Bearer");
     return b;
 }

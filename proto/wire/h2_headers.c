@@ -57,6 +57,7 @@ static void take_method(h2_head *head, nghttp2_rcbuf *buf, const char *value, si
 {
     (void)buf;
     head->is_post = len == 4 && memcmp(value, "POST", 4) == 0;
+    head->is_get = len == 3 && memcmp(value, "GET", 3) == 0;
     head->is_head = len == 4 && memcmp(value, "HEAD", 4) == 0;
 }
 
@@ -243,6 +244,34 @@ static bool is_method_path(const char *path)
     return slash != NULL && slash[1] != '\0' && strpbrk(slash + 1, "/?#") == NULL;
 }
 
+static box_h2_request request_of(h2_head *head)
+{
+    return (box_h2_request){
+        .path = text_of(head->path),
+        .authority = text_of(head->authority != NULL ? head->authority : head->host),
+        .metadata = &head->metadata,
+        .timeout_ns = head->timeout_ns,
+    };
+}
+
+static bool answer_page(box_h2_stream *s)
+{
+    const box_h2 *h = s->h;
+    const box_h2_request request = request_of(&s->head);
+    BOX_AUTO(box_buf_done) box_buf text = {.max_bytes = BOX_MAX_PAGE_BYTES};
+    if (!s->head.is_get || h->events.page == NULL)
+        return false;
+    int status = h->events.page(h->owner, &request, &text);
+    if (status != 0)
+        box_h2_stream_plain(s, status, box_buf_data(&text), box_buf_len(&text));
+    return status != 0;
+}
+
+static void answer_line(box_h2_stream *s, int status, const char *line)
+{
+    box_h2_stream_plain(s, status, line, strlen(line));
+}
+
 /* What is not gRPC gets an ordinary HTTP answer; true when that happened. A browser or a crawler
  * asks for paths that could be no method: nothing is there, whatever the method. */
 static bool refuse_plain(box_h2_stream *s)
@@ -252,14 +281,15 @@ static bool refuse_plain(box_h2_stream *s)
     if (head->is_post && is_grpc)
         return false;
     if (s->h->config.test_page != NULL)
-        box_h2_stream_plain(s, 200, s->h->config.test_page);
+        answer_line(s, 200, s->h->config.test_page);
+    else if (!is_grpc && answer_page(s))
+        return true;
     else if (!is_grpc && !is_method_path(text_of(head->path)))
-        box_h2_stream_plain(s, 404, "this is a gRPC server: nothing is at this path\n");
+        answer_line(s, 404, "this is a gRPC server: nothing is at this path\n");
     else if (!head->is_post)
-        box_h2_stream_plain(s, 405, "gRPC calls are POST requests\n");
+        answer_line(s, 405, "gRPC calls are POST requests\n");
     else
-        box_h2_stream_plain(s, 415,
-                            "this is a gRPC server: content-type must be application/grpc\n");
+        answer_line(s, 415, "this is a gRPC server: content-type must be application/grpc\n");
     return true;
 }
 
@@ -280,12 +310,7 @@ void box_h2_head_request(box_h2_stream *s)
     s->in_encoding = head->encoding;
     s->accepts = head->accepts;
     s->is_open = s->reads = true;
-    box_h2_request request = {
-        .path = text_of(head->path),
-        .authority = text_of(head->authority != NULL ? head->authority : head->host),
-        .metadata = &head->metadata,
-        .timeout_ns = head->timeout_ns,
-    };
+    box_h2_request request = request_of(head);
     s->h->events.request(s->h->owner, s, &request);
     box_h2_head_reset(head);
 }

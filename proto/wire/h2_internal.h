@@ -43,6 +43,7 @@ typedef struct h2_head {
     int grpc_status; /* -1 absent, BOX_CODE_UNKNOWN when it is no number */
     h2_content_type type;
     bool is_post;
+    bool is_get;
     bool is_head;
     box_encoding encoding;
     unsigned accepts; /* a bit for each encoding of grpc-accept-encoding */
@@ -209,8 +210,8 @@ void box_h2_stream_closed(box_h2_stream *s, const box_error *why, const box_meta
 void box_h2_stream_fail(box_h2_stream *s, const box_error *err);
 void box_h2_stream_reset(box_h2_stream *s, uint32_t code);
 void box_h2_stream_finish(box_h2_stream *s, const box_error *err, const box_metadata *trailers);
-/* Server: an ordinary HTTP answer of one line. */
-void box_h2_stream_plain(box_h2_stream *s, int status, const char *text);
+/* Server: an ordinary HTTP answer of text. */
+void box_h2_stream_plain(box_h2_stream *s, int status, const void *text, size_t len);
 /* out was read until empty: trailers follow. */
 void box_h2_stream_send_tail(box_h2_stream *s);
 void box_h2_stream_queue_work(box_h2_stream *s);

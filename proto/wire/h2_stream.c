@@ -211,12 +211,12 @@ void box_h2_stream_finish(box_h2_stream *s, const box_error *err, const box_meta
     s->headers = NULL;
 }
 
-void box_h2_stream_plain(box_h2_stream *s, int status, const char *text)
+void box_h2_stream_plain(box_h2_stream *s, int status, const void *text, size_t len)
 {
     box_error err;
-    h2_block *block = box_h2_block_plain(status, strlen(text));
+    h2_block *block = box_h2_block_plain(status, len);
     s->local_end = s->is_plain = true;
-    if (!s->head.is_head && box_buf_add(&s->out, text, strlen(text), &err) < 0)
+    if (!s->head.is_head && box_buf_add(&s->out, text, len, &err) < 0)
         box_h2_stream_reset(s, NGHTTP2_INTERNAL_ERROR);
     submit_response(s, block, !s->head.is_head);
     free(block);

@@ -39,6 +39,8 @@ int box_net_new(const box_net_config *config, box_net **out, box_error *err)
     n->rpc.max_message_bytes = config->max_message_bytes;
     n->rpc.budget = config->budget;
     n->rpc.test_page = config->test_page;
+    n->rpc.page = config->page;
+    n->rpc.counts = box_call_counts_new(config->services, config->n_services);
     n->rpc.max_calls = config->limits.calls_per_connection;
     n->rpc.ping_min_interval_ns = config->limits.ping_min_interval_ns;
     n->rpc.permit_ping_without_calls = config->limits.permit_ping_without_calls;
@@ -85,6 +87,7 @@ void box_net_free(box_net *n)
     box_tally_free(n->peers);
     box_penalty_free(n->penalty);
     box_tally_free(n->rpc.tenants);
+    box_call_counts_free(n->rpc.counts);
     free(n);
 }
 
@@ -100,6 +103,17 @@ void box_net_stats_get(const box_net *n, box_net_stats *out)
         .refused_held = atomic_load(&n->refused_held),
         .refused_peer = atomic_load(&n->refused_peer),
     };
+}
+
+unsigned box_net_waiting(const box_net *n, unsigned loop)
+{
+    assert(loop < n->n_loops);
+    return atomic_load(&n->loops[loop].waiting);
+}
+
+box_call_counts *box_net_call_counts(const box_net *n)
+{
+    return n->rpc.counts;
 }
 
 /* --- listeners -------------------------------------------------------------------------------- */

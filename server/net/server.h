@@ -4,7 +4,7 @@
 #pragma once
 
 #include "loop/loop.h"
-#include "rpc/admit.h"
+#include "rpc/call_h2.h"
 #include "wire/service.h"
 #include "wire/tls.h"
 
@@ -39,7 +39,8 @@ typedef struct box_net_config {
     size_t max_message_bytes; /* received */
     box_budget *budget;       /* of memory; NULL = none; outlives the server */
     const char *test_page;    /* box_h2_config; NULL in every real server */
-    uint64_t drain_ns;        /* from the beginning of the end to the end of running calls */
+    box_rpc_page page;
+    uint64_t drain_ns; /* from the beginning of the end to the end of running calls */
     box_net_life life;
     box_net_limits limits;
 } box_net_config;
@@ -75,3 +76,7 @@ typedef struct box_net_stats {
     uint64_t refused_peer; /* of an address that has as many as it may */
 } box_net_stats;
 void box_net_stats_get(const box_net *n, box_net_stats *out);
+/* Connections of a loop that wait for a step of their handshake, or that flood. */
+unsigned box_net_waiting(const box_net *n, unsigned loop);
+/* See rpc/counts.h. */
+box_call_counts *box_net_call_counts(const box_net *n);

@@ -76,6 +76,11 @@ static void tell_failed(const call_h2 *c, const box_error *why)
                   &c->base.metadata, why);
 }
 
+static void count(const call_h2 *c, const box_error *err)
+{
+    box_call_counts_add(c->connection->rpc->counts, c->base.method, err);
+}
+
 static void op_finish(box_call *call, const box_error *err)
 {
     call_h2 *c = of_call(call);
@@ -84,6 +89,7 @@ static void op_finish(box_call *call, const box_error *err)
     set_headers(c);
     note_output(c);
     tell_failed(c, err);
+    count(c, err);
     box_h2_finish(c->stream, err, &call->trailers);
 }
 
@@ -159,6 +165,7 @@ static void end_call(call_h2 *c, const box_error *why)
     set_headers(c);
     note_output(c);
     tell_failed(c, why);
+    count(c, why);
     bool reads = box_h2_is_writable(stream);
     detach(c);
     if (reads)
@@ -253,6 +260,7 @@ static void on_request(void *owner, box_h2_stream *s, const box_h2_request *requ
     const void *identity = NULL;
     box_error err = {0};
     if (check_request(n, request, &service, &method, &identity, &err) < 0) {
+        box_call_counts_add(n->rpc->counts, method, &err);
         refuse(n, s, &err);
         return;
     }
@@ -308,12 +316,62 @@ static void on_closed(void *owner, box_h2_stream *s, const box_error *why,
     call_h2 *c = box_h2_stream_owner(s);
     if (c == NULL)
         return; /* refused, or ended by us */
+    if (!c->base.finished)
+        count(c, why);
     detach(c);
     box_call_deliver_end(&c->base, why); /* the reason counts only if the handler gave none */
 }
 
+static int http_status(const box_error *err)
+{
+    switch (box_error_code(err)) {
+    case BOX_CODE_UNAUTHENTICATED:
+        return 401;
+    case BOX_CODE_PERMISSION_DENIED:
+    case BOX_CODE_NOT_FOUND: /* the tenant it wants to be */
+        return 403;
+    case BOX_CODE_RESOURCE_EXHAUSTED:
+        return 429;
+    case BOX_CODE_INTERNAL:
+        return 500;
+    default:
+        return 503;
+    }
+}
+
+static int make_page(box_rpc_connection *n, const box_h2_request *request, box_buf *out,
+                     box_error *err)
+{
+    const box_rpc_page *page = &n->rpc->page;
+    const box_admit *a = &n->rpc->admit;
+    const void *identity = NULL;
+    const box_h2_request as = {.path = page->method, .metadata = request->metadata};
+    if (admit(n, &as, &identity, err) < 0)
+        return -1;
+    n->known |= identity != NULL;
+    int rc = page->make(page->arg, identity, out, err);
+    if (identity != NULL && a->release != NULL)
+        a->release(a->arg, identity);
+    return rc;
+}
+
+static int on_page(void *owner, const box_h2_request *request, box_buf *out)
+{
+    box_rpc_connection *n = owner;
+    const char *path = n->rpc->page.path;
+    box_error err = {0}, unused;
+    if (path == NULL || strcmp(request->path, path) != 0)
+        return 0;
+    if (make_page(n, request, out, &err) == 0)
+        return 200;
+    box_buf_clear(out);
+    BOX_IGNORE(box_buf_printf(out, &unused, "%s\n", err.msg)); /* one line fits */
+    return http_status(&err);
+}
+
 static const box_h2_events h2_events = {
     .request = on_request,
+    .page = on_page,
     .message = on_message,
     .half_close = on_half_close,
     .writable = on_writable,

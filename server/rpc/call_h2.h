@@ -10,9 +10,19 @@
 
 #include "loop/loop.h"
 #include "rpc/admit.h"
+#include "rpc/counts.h"
 #include "rpc/tally.h"
 #include "wire/h2.h"
 #include "wire/service.h"
+
+/* Text that is to be had by GET, for tools that speak no gRPC. */
+typedef struct box_rpc_page {
+    const char *path;   /* "/metrics"; NULL: there is none */
+    const char *method; /* who may call that, may have it */
+    /* Appends it; on failure *err becomes the answer. Any loop thread, without waiting. */
+    int (*make)(void *arg, const void *identity, box_buf *out, box_error *err);
+    void *arg;
+} box_rpc_page;
 
 /* What all connections of a server share. Any loop thread. */
 typedef struct box_rpc {
@@ -26,6 +36,8 @@ typedef struct box_rpc {
     box_tally *tenants;    /* of connections; NULL = none are counted */
     box_budget *budget;    /* NULL = none */
     const char *test_page; /* box_h2_config; NULL in every real server */
+    box_rpc_page page;
+    box_call_counts *counts; /* NULL = calls are not counted so */
     atomic_uint_fast64_t calls_open;
     atomic_uint_fast64_t calls_total;
 } box_rpc;

@@ -38,14 +38,27 @@ typedef struct box_control_facts {
 } box_control_facts;
 box_control_facts box_control_session_facts(box_sessions *all);
 
+/* What the network has done. */
+typedef struct box_control_traffic {
+    uint64_t connections, calls; /* open */
+    uint64_t connections_total;
+    uint64_t ended_badly, holds, refused_held, refused_peer; /* box_net_stats */
+} box_control_traffic;
+
 /* What only main can do. Any loop thread, without waiting. */
 typedef struct box_control_hooks {
     void *arg;
     /* Makes the settings hold for new sessions, and chooses backends anew while no session lives
      * (*reselected); puts back in *next what cannot change now. */
     int (*apply)(void *arg, box_control_settings *next, bool *reselected, box_error *err);
-    void (*connections)(void *arg, uint64_t *connections, uint64_t *calls); /* may be NULL */
     void (*shutdown)(void *arg); /* what SIGTERM does; called after the answer */
+    /* All three, or none. */
+    void (*traffic)(void *arg, box_control_traffic *out);
+    unsigned (*waiting)(void *arg, unsigned loop); /* box_net_waiting */
+    void (*each_call_count)(void *arg,             /* box_call_counts_each */
+                            void (*visit)(void *arg, const char *path, box_code code,
+                                          uint64_t count),
+                            void *visit_arg);
 } box_control_hooks;
 
 typedef struct box_control_config {
@@ -70,3 +83,6 @@ void box_control_set_certificate(box_control *c, int64_t expires_ns);
 box_control *box_control_new(const box_control_config *config);
 void box_control_free(box_control *c);
 box_service box_control_service(box_control *c);
+/* The metrics page (metrics.c): PERMISSION without scope admin.read. arg: the box_control. Any loop
+ * thread. */
+int box_control_metrics(void *arg, const void *identity, box_buf *out, box_error *err) BOX_MUST_USE;

@@ -1,12 +1,8 @@
 /* ControlService: GetStatus. */
-#include <fcntl.h>
-#include <unistd.h>
-
 #include "base/alloc.h"
-#include "base/buf.h"
-#include "base/fd.h"
 #include "box/v1/types.fields.h"
 #include "service/control_impl.h"
+#include "service/process_memory.h"
 #include "service/session_convert.h"
 #include "session/profile.h"
 
@@ -118,37 +114,23 @@ static void view_warnings(status_view *v, const box_control *c)
         add_warning(v, *w);
 }
 
-/* proc(5), /proc/self/statm: the second number is resident pages. 0 when it cannot be read. */
-static int64_t resident_bytes(void)
-{
-    char text[128];
-    BOX_AUTO(box_closep) int fd = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
-    ssize_t n = fd >= 0 ? read(fd, text, sizeof text - 1) : -1;
-    if (n <= 0)
-        return 0;
-    text[n] = '\0';
-    const char *second = strchr(text, ' ');
-    return second != NULL ? strtoll(second, NULL, 10) * sysconf(_SC_PAGESIZE) : 0;
-}
-
 static void view_server(status_view *v, const box_control *c)
 {
     box_sessions_stats stats = {0};
-    uint64_t connections = 0;
-    uint64_t calls = 0;
+    box_control_traffic traffic = {0};
     Box__V1__ServerStatus *s = &v->server;
     c->config.facts.stats(c->config.facts.arg, NULL, &stats);
-    if (c->config.hooks.connections != NULL)
-        c->config.hooks.connections(c->config.hooks.arg, &connections, &calls);
+    if (c->config.hooks.traffic != NULL)
+        c->config.hooks.traffic(c->config.hooks.arg, &traffic);
     box__v1__server_status__init(s);
     box__v1__limits__init(&v->server_limits);
     s->active_sessions = (int32_t)stats.live;
     s->active_execs = (int32_t)stats.running_execs;
     s->tenants = (int32_t)box_policy_tenant_count(c->config.policy);
-    s->connections = (int32_t)connections;
-    s->active_calls = (int32_t)calls;
+    s->connections = (int32_t)traffic.connections;
+    s->active_calls = (int32_t)traffic.calls;
     s->loop_threads = c->config.loops;
-    s->resident_bytes = resident_bytes();
+    s->resident_bytes = box_process_resident_bytes();
     s->warm_sandboxes = (int32_t)stats.warm_ready;
     s->warm_pool_size = (int32_t)stats.warm_wanted;
     s->certificate_expires_at =

@@ -115,12 +115,15 @@ static void hand_over_pipes(box_exec *e)
     box_slots_hold(e->session, fds);
 }
 
+_Static_assert(BOX_VERDICT_SANDBOX_LOST + 1 == BOX_SESSION_VERDICTS, "one counter for each");
+
 static void conclude_with_verdict(box_exec *e)
 {
     hand_over_pipes(e);
     box_exec_stop_io(e);
     box_verdict v;
     box_verdict_of(e, &v);
+    atomic_fetch_add(&e->session->all->verdicts[v.status], 1);
     if (v.status == BOX_VERDICT_TIMED_OUT && e->info->spec.destroy_on_timeout && !e->one_off)
         v.session_destroyed = box_session_ask_stop(e->session, BOX_STOP_EXEC_TIMEOUT);
     conclude(e, &v, NULL);

@@ -285,6 +285,8 @@ void box_backends_report(box_sessions *all, size_t i, box_backend_report *out);
 /* False when none of that name ("auto" and "local" allowed) is configured. */
 bool box_backends_find(box_sessions *all, const char *name, box_backend_report *out);
 
+enum { BOX_SESSION_VERDICTS = 9 };
+
 typedef struct box_sessions_stats {
     uint64_t live;    /* CREATED to STOPPING, one-off ones included */
     uint64_t records; /* STOPPED and ERROR */
@@ -296,6 +298,9 @@ typedef struct box_sessions_stats {
     uint32_t warm_wanted;  /* of the whole server only: sandboxes kept ready as configured, */
     uint32_t warm_ready;   /* and those that are */
     bool draining;
+    /* Of the whole server only. */
+    uint32_t states[BOX_SESSION_ERROR + 1];
+    uint64_t verdicts[BOX_SESSION_VERDICTS]; /* commands that ended, by box_verdict_status */
 } box_sessions_stats;
 
 /* tenant NULL = all. The totals are the server's. */

@@ -329,6 +329,9 @@ void box_sessions_stats_get(box_sessions *all, const char *tenant, box_sessions_
     box_tenancy *t = tenant != NULL ? box_map_get(all->tenants, tenant) : NULL;
     if (tenant == NULL) {
         box_pool_stats_locked(all->pool, out);
+        memcpy(out->states, all->states, sizeof out->states);
+        for (size_t i = 0; i < BOX_SESSION_VERDICTS; i++)
+            out->verdicts[i] = atomic_load(&all->verdicts[i]);
         out->live = all->live;
         out->running_execs = all->running_execs;
         out->queued_execs = all->queued_execs;

@@ -194,6 +194,7 @@ void box_session_remove_locked(box_session *s)
     if (!s->in_table)
         return;
     s->in_table = false;
+    s->all->states[s->state]--;
     box_tenancy *t = s->tenant;
     box_list_remove(&s->of_tenant);
     box_list_remove(&s->of_idle);
@@ -300,8 +301,13 @@ void box_sessions_check_drained_locked(box_sessions *all)
 static bool happens_locked(box_session *s, box_session_event event, box_stop_reason reason,
                            const box_error *why, box_time now)
 {
+    box_session_state before = s->state;
     if (!box_session_next(&s->state, event))
         return false;
+    if (s->in_table) {
+        s->all->states[before]--;
+        s->all->states[s->state]++;
+    }
     s->updated_wall_ns = s->all->wall_ns();
     if (reason != BOX_STOP_NONE)
         s->stop_reason = reason;
@@ -381,6 +387,7 @@ static void insert_locked(box_session *s, box_tenancy *t)
         box_session_remove_locked(old);
     s->tenant = t;
     s->in_table = true;
+    all->states[s->state]++;
     box_list_append(&t->sessions, &s->of_tenant);
     key k = key_of(s->tenant_name, s->id);
     (void)box_map_put_bytes(all->by_key, k.text, k.len, box_session_ref(s)); /* old one left */

@@ -49,6 +49,7 @@ struct box_sessions {
     box_store *store;   /* NULL = no session is persistent */
     box_ledger *ledger; /* NULL without a store */
     box_pool *pool;
+    atomic_uint_fast64_t verdicts[BOX_SESSION_VERDICTS]; /* of commands that ended */
 
     box_lock lock; /* guards everything below */
     box_session_defaults defaults;
@@ -57,7 +58,8 @@ struct box_sessions {
     box_map *tenants; /* name -> box_tenancy */
     uint32_t live, leaving;
     uint64_t running_execs, queued_execs, created_total, execs_total;
-    box_list watches; /* box_session_watch.link */
+    uint32_t states[BOX_SESSION_ERROR + 1]; /* sessions in the table */
+    box_list watches;                       /* box_session_watch.link */
     size_t n_watches;
     box_idem *idem;
     uint32_t staying; /* of live: drain lets them be */

@@ -78,11 +78,26 @@ static int fake_apply(void *arg, box_control_settings *next, bool *reselected, b
     return 0;
 }
 
-static void fake_connections(void *arg, uint64_t *connections, uint64_t *calls)
+static void fake_traffic(void *arg, box_control_traffic *out)
 {
     (void)arg;
-    *connections = 3;
-    *calls = 4;
+    *out = (box_control_traffic){.connections = 3, .calls = 4, .refused_held = 5};
+}
+
+static unsigned fake_waiting(void *arg, unsigned loop)
+{
+    (void)arg;
+    return 7 + loop;
+}
+
+static void fake_each_call_count(void *arg,
+                                 void (*visit)(void *arg, const char *path, box_code code,
+                                               uint64_t count),
+                                 void *visit_arg)
+{
+    (void)arg;
+    visit(visit_arg, "/box.v1.ExecService/Exec", BOX_CODE_OK, 12);
+    visit(visit_arg, "", BOX_CODE_UNIMPLEMENTED, 1);
 }
 
 static void fake_shutdown(void *arg)
@@ -124,19 +139,19 @@ static int setup(void **state)
                                          .detail = "cgroup v2"};
     f.backends[1] = (box_backend_report){.name = "docker", .detail = "its warden does not answer"};
     f.n_backends = 2;
-    f.config =
-        (box_control_config){.policy = f.policy,
-                             .facts = {&f, fake_backends, fake_stats, fake_states, fake_session},
-                             .hooks = {&f, fake_apply, fake_connections, fake_shutdown},
-                             .settings = {.enabled = true,
-                                          .backend = "auto",
-                                          .default_profile = "default",
-                                          .max_sessions = 10000},
-                             .idle_ttl_ns = 300 * BOX_SECOND,
-                             .max_sessions_per_tenant = 256,
-                             .max_tokens_per_tenant = 100,
-                             .loops = 2,
-                             .warnings = warnings};
+    f.config = (box_control_config){
+        .policy = f.policy,
+        .facts = {&f, fake_backends, fake_stats, fake_states, fake_session},
+        .hooks = {&f, fake_apply, fake_shutdown, fake_traffic, fake_waiting, fake_each_call_count},
+        .settings = {.enabled = true,
+                     .backend = "auto",
+                     .default_profile = "default",
+                     .max_sessions = 10000},
+        .idle_ttl_ns = 300 * BOX_SECOND,
+        .max_sessions_per_tenant = 256,
+        .max_tokens_per_tenant = 100,
+        .loops = 2,
+        .warnings = warnings};
     renew(&f);
     harness_start(&f.h);
     *state = &f;
@@ -254,6 +269,59 @@ static void one_backend_is_found_by_name_or_selection(void **state)
     r.backend = harness_text("");
     assert_int_equal(ask(f, CONTROL("GetBackendInfo"), &r.base, &harness_root, NULL),
                      BOX_BACKEND_UNAVAILABLE);
+}
+
+static void metrics_need_the_scope_of_the_whole_server(void **state)
+{
+    fixture *f = *state;
+    const box_identity reader = {.tenant = "default", .scopes = BOX_SCOPE_SESSION_READ};
+    BOX_AUTO(box_buf_done) box_buf out = {0};
+    box_error err = {0};
+    assert_int_equal(box_control_metrics(f->control, NULL, &out, &err), -1);
+    assert_int_equal(box_control_metrics(f->control, &reader, &out, &err), -1);
+    assert_int_equal(err.reason, BOX_PERMISSION);
+    assert_non_null(strstr(err.msg, "admin.read"));
+    assert_int_equal(box_buf_len(&out), 0);
+}
+
+static void metrics_are_the_servers_numbers_as_text(void **state)
+{
+    fixture *f = *state;
+    static const char *const lines[] = {
+        "# TYPE box_build_info gauge\nbox_build_info{version=\"0.1.0\"} 1\n",
+        "\nbox_start_time_seconds 1700000000\n",
+        "\nbox_uptime_seconds 0\n",
+        "\nbox_certificate_expiry_seconds 1800000000\n",
+        "\nbox_connections 3\n",
+        "\nbox_connections_refused_total{reason=\"held_back\"} 5\n",
+        "\nbox_loop_waiting_connections{loop=\"1\"} 8\n",
+        "\nbox_calls_total{method=\"/box.v1.ExecService/Exec\",code=\"OK\"} 12\n",
+        "\nbox_calls_total{method=\"\",code=\"UNIMPLEMENTED\"} 1\n",
+        "\nbox_sessions{state=\"running\"} 0\n",
+        "\nbox_sandboxes 12\n",
+        "\nbox_execs_running 7\n",
+        "\nbox_execs_total{status=\"oom_killed\"} 0\n",
+        "\nbox_backend_available{backend=\"docker\"} 0\n",
+        "\nbox_backend_available{backend=\"namespace\"} 1\n",
+        "\nbox_tenants 1\n",
+    };
+    BOX_AUTO(box_buf_done) box_buf out = {0};
+    box_error err = {0};
+    const char *text = NULL;
+    box_control_set_certificate(f->control, 1800000000 * INT64_C(1000000000));
+    assert_int_equal(box_control_metrics(f->control, &harness_root, &out, &err), 0);
+    assert_int_equal(box_buf_text(&out, &text, &err), 0);
+    for (size_t i = 0; i < BOX_COUNT(lines); i++)
+        assert_non_null(strstr(text, lines[i]));
+}
+
+static void a_page_without_room_is_an_error(void **state)
+{
+    fixture *f = *state;
+    BOX_AUTO(box_buf_done) box_buf out = {.max_bytes = 1000};
+    box_error err = {0};
+    assert_int_equal(box_control_metrics(f->control, &harness_root, &out, &err), -1);
+    assert_int_equal(err.reason, BOX_INTERNAL);
 }
 
 static void status_counts_the_callers_tenant(void **state)
@@ -702,6 +770,9 @@ int main(void)
         WITH_CONTROL(a_backend_without_isolation_is_called_unsafe),
         WITH_CONTROL(backends_are_listed_by_name_with_every_guarantee),
         WITH_CONTROL(one_backend_is_found_by_name_or_selection),
+        WITH_CONTROL(metrics_need_the_scope_of_the_whole_server),
+        WITH_CONTROL(metrics_are_the_servers_numbers_as_text),
+        WITH_CONTROL(a_page_without_room_is_an_error),
         WITH_CONTROL(status_counts_the_callers_tenant),
         WITH_CONTROL(whoami_tells_how_the_caller_was_recognised),
         WITH_CONTROL(initialize_changes_what_is_set_and_answers_all),

@@ -96,10 +96,17 @@ static void on_goaway(void *owner)
     p->n_goaway++;
 }
 
+static int on_page(void *owner, const box_h2_request *request, box_buf *out)
+{
+    const h2_peer *p = owner;
+    return p->on_page != NULL ? p->on_page(request, out) : 0;
+}
+
 h2_peer *h2_peer_new(bool server, const box_h2_config *config)
 {
     static const box_h2_events events = {
         .request = on_request,
+        .page = on_page,
         .headers = on_headers,
         .message = on_message,
         .half_close = on_half_close,

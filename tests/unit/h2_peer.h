@@ -30,6 +30,7 @@ typedef struct h2_peer {
     void (*on_message)(seen *call, const uint8_t *data, size_t len);
     void (*on_half_close)(seen *call);
     void (*on_writable)(seen *call);
+    int (*on_page)(const box_h2_request *request, box_buf *out);
     void *arg;
     box_encoding encoding; /* client: of the calls that follow */
 } h2_peer;

@@ -104,6 +104,49 @@ static void what_is_no_grpc_gets_an_ordinary_answer(void **state)
     }
 }
 
+static int one_page(const box_h2_request *request, box_buf *out)
+{
+    box_error err;
+    if (strcmp(request->path, "/page") != 0)
+        return 0;
+    assert_string_equal(box_metadata_get(request->metadata, "authorization"), "Bearer x");
+    assert_int_equal(box_buf_printf(out, &err, "a line\nanother\n"), 0);
+    return 200;
+}
+
+static void a_page_is_had_by_get_only(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *method, *path, *type, *line;
+    } rows[] = {
+        {"GET", "/page", NULL, ":status: 200"},
+        {"GET", "/page", "text/plain", ":status: 200"},
+        {"GET", "/page", "application/grpc", ":status: 405"},
+        {"GET", "/pages", NULL, ":status: 404"},
+        {"HEAD", "/page", NULL, ":status: 404"},
+        {"POST", "/page", NULL, ":status: 404"},
+    };
+    static const char text[] = "a line\nanother\n";
+    for (size_t i = 0; i < BOX_COUNT(rows); i++) {
+        BOX_AUTO(fixture_done) fixture f = fixture_new(NULL);
+        f.server->on_page = one_page;
+        raw_headers(
+            &f.raw, 1, END,
+            request(rows[i].method, rows[i].path, rows[i].type, "authorization", "Bearer x"));
+        exchange(&f);
+        const raw_stream *s = raw_get(&f.raw, 1);
+        assert_true(raw_has(&f.raw, 1, rows[i].line));
+        assert_true(s->ended);
+        if (strstr(rows[i].line, "200") != NULL) {
+            assert_true(raw_has(&f.raw, 1, "content-length: 15"));
+            assert_int_equal(box_buf_len(&s->data), sizeof text - 1);
+            assert_memory_equal(box_buf_data(&s->data), text, sizeof text - 1);
+        }
+        assert_alive(&f, 3);
+    }
+}
+
 static void an_unwanted_body_is_read_for_a_while(void **state)
 {
     (void)state;
@@ -531,6 +574,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_no_grpc_gets_an_ordinary_answer),
+        cmocka_unit_test(a_page_is_had_by_get_only),
         cmocka_unit_test(an_unwanted_body_is_read_for_a_while),
         cmocka_unit_test(grpc_content_types_are_taken),
         cmocka_unit_test(host_stands_in_for_authority),
