@@ -6,7 +6,7 @@
 #include "service/session_convert.h"
 #include "session/profile.h"
 
-enum { MAX_WARNINGS = 16, MAX_PROFILES = 8, MAX_LOCKED = 21 /* fields of a spec */ };
+enum { MAX_WARNINGS = 16, MAX_PROFILES = 8, MAX_LOCKED = 22 /* fields of a spec */ };
 
 /* The answer, with what it points to. */
 typedef struct status_view {

@@ -219,8 +219,6 @@ static int read_mask(const Google__Protobuf__FieldMask *mask, uint32_t *fields, 
         const char *path = mask->paths[i];
         uint32_t bit = field_of(path);
         *fields |= bit;
-        if (strcmp(path, "tools") == 0)
-            return box_convert_not_built("tools", err);
         if ((bit & BOX_SPEC_LIVE) == 0)
             bad |=
                 box_violation(err, "update_mask", "%s cannot be changed in a live session", path);

@@ -182,7 +182,6 @@ static void take_not_built(const Box__V1__SessionSpec *m, box_spec *out)
     } rows[] = {
         {"extra_mounts", m->n_extra_mounts > 0},
         {"skills", m->skills != NULL},
-        {"tools", m->tools != NULL},
         {"extra_hosts", m->n_extra_hosts > 0},
     };
     for (size_t i = 0; i < BOX_COUNT(rows); i++) {
@@ -212,5 +211,9 @@ int box_convert_spec(const Box__V1__SessionSpec *m, box_spec *out, box_error *er
     bad |= take_span(m->max_lifetime, "spec.max_lifetime", BOX_SPEC_MAX_LIFETIME,
                      &out->max_lifetime_ns, out, err);
     bad |= take_guarantees(m, out, err);
+    if (m->tools != NULL) {
+        out->set |= BOX_SPEC_TOOLS;
+        bad |= box_convert_tools(m->tools, &out->tools, err);
+    }
     return bad;
 }

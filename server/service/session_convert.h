@@ -3,6 +3,7 @@
 
 #include "box/v1/types.box.h"
 #include "service/times.h"
+#include "service/tool_choice.h"
 #include "session/session.h"
 #include "wire/call.h"
 
@@ -54,6 +55,7 @@ typedef struct box_session_view {
     Box__V1__Guarantee *guarantee_pointers[BOX_VIEW_GUARANTEES];
     char *required[BOX_VIEW_GUARANTEES];
     box_adjustment_view adjustments;
+    box_tool_choice_view tools;
     char **env_keys; /* owned */
     char uid[BOX_UID_TEXT];
 } box_session_view;

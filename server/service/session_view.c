@@ -126,6 +126,8 @@ static void view_spec(box_session_view *v, const box_session_info *info)
     box__v1__session_spec__set_max_parallel_execs(m, (int32_t)s->max_parallel_execs);
     box__v1__session_spec__set_destroy_on_timeout(m, s->destroy_on_timeout);
     m->command_timeout = box_times_span(&v->timeout, s->command_timeout_ns);
+    box_view_tools(&v->tools, &s->tools);
+    m->tools = &v->tools.message;
     m->idle_ttl = box_times_span(&v->idle, s->idle_ttl_ns);
     m->max_lifetime = box_times_span(&v->lifetime, s->max_lifetime_ns);
     view_labels(v, s);
@@ -210,4 +212,5 @@ void box_session_view_done(box_session_view *v)
 {
     free(v->env_keys);
     v->env_keys = NULL;
+    box_tool_choice_view_done(&v->tools);
 }

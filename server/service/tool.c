@@ -33,25 +33,31 @@ typedef struct tool_view {
     char *definition; /* owned */
 } tool_view;
 
-static void view_tool(tool_view *v, const box_tools *tools, const box_tool *t)
+static void view_tool(tool_view *v, const box_tools *tools, const box_tool *t,
+                      const box_tool_setting *setting)
 {
+    bool described = setting != NULL && setting->description[0] != '\0';
+    const char *description = described ? setting->description : t->description;
     box__v1__tool__init(&v->message);
-    v->definition = box_tools_definition(tools, t, NULL);
+    v->definition = box_tools_definition(tools, t, description);
     v->message.name = text(t->name);
-    v->message.description = text(t->description);
+    v->message.description = text(description);
+    if (setting != NULL && setting->timeout_ns > 0)
+        v->message.timeout = box_times_span(&v->timeout, setting->timeout_ns);
     v->message.parameters_json = text(t->parameters);
     v->message.definition_json = v->definition;
     v->message.read_only = t->need == BOX_TOOL_READS;
 }
 
-/* Those that the caller's scopes let it call. */
-static size_t view_tools(tool_view *views, const box_tools *tools, const box_identity *who)
+/* Those of the session that the caller's scopes let it call. */
+static size_t view_tools(tool_view *views, const box_tools *tools, const box_identity *who,
+                         const box_tool_choice *choice)
 {
     size_t n = 0;
     for (size_t i = 0; i < box_tools_count(tools); i++) {
         const box_tool *t = box_tools_at(tools, i);
-        if ((scope_of(t) & ~who->scopes) == 0)
-            view_tool(&views[n++], tools, t);
+        if ((scope_of(t) & ~who->scopes) == 0 && box_tool_choice_has(choice, t->name))
+            view_tool(&views[n++], tools, t, box_tool_choice_setting(choice, t->name));
     }
     return n;
 }
@@ -60,7 +66,7 @@ static int list_tools(box_call *call, const Box__V1__ListToolsRequest *r, box_er
 {
     const box_toolbox *box = toolbox_of(call);
     const box_identity *who = box_call_identity(call);
-    BOX_AUTO(box_session_info_done) box_session_info info = {0};
+    BOX_AUTO(box_session_info_done) box_session_info info = {.spec = {.tools = {.all = true}}};
     if (who == NULL)
         return box_fail(err, BOX_UNAUTHENTICATED, "this call needs a known caller");
     if (r->session_id[0] != '\0' &&
@@ -70,7 +76,7 @@ static int list_tools(box_call *call, const Box__V1__ListToolsRequest *r, box_er
     Box__V1__Tool *pointers[BOX_MAX_TOOLS];
     Box__V1__ListToolsResponse response;
     box__v1__list_tools_response__init(&response);
-    response.n_tools = view_tools(views, box->tools, who);
+    response.n_tools = view_tools(views, box->tools, who, &info.spec.tools);
     for (size_t i = 0; i < response.n_tools; i++)
         pointers[i] = &views[i].message;
     response.tools = pointers;
@@ -185,6 +191,36 @@ static int find_tool(const box_toolbox *box, const box_identity *who, const char
     return -1;
 }
 
+/* One that vanished is rebuilt as it was; any other end begins anew. */
+static bool lives(const box_session_info *info)
+{
+    return info->state != BOX_SESSION_STOPPED &&
+           (info->state != BOX_SESSION_ERROR || info->stop_reason == BOX_STOP_LOST);
+}
+
+/* Does the session offer the tool, and how? One that is yet to be made, or made again, is what the
+ * request says. */
+static int check_choice(const box_toolbox *box, const box_tool *t, const box_tool_request *r,
+                        uint64_t *timeout_ns, box_error *err)
+{
+    static const box_tool_choice all = {.all = true};
+    BOX_AUTO(box_session_info_done) box_session_info info = {0};
+    box_error none = {0};
+    bool asks = r->spec != NULL && (r->spec->set & BOX_SPEC_TOOLS) != 0;
+    const box_tool_choice *choice = asks ? &r->spec->tools : &all;
+    if (r->session_id[0] != '\0' &&
+        box_session_get(box->sessions, r->tenant, r->session_id, &info, &none) == 0 && lives(&info))
+        choice = &info.spec.tools;
+    const box_tool_setting *setting = box_tool_choice_setting(choice, t->name);
+    *timeout_ns = setting != NULL ? setting->timeout_ns : 0;
+    if (box_tool_choice_has(choice, t->name))
+        return 0;
+    (void)box_fail(err, BOX_PERMISSION, "the session does not offer the tool %s: see ListTools",
+                   t->name);
+    box_error_add(err, "rule", "session.tools");
+    return -1;
+}
+
 static int take_timeout(const Google__Protobuf__Duration *d, uint64_t *out_ns, box_error *err)
 {
     int64_t ns = 0;
@@ -244,6 +280,8 @@ static int start(tool_call *c, const Box__V1__CallToolRequest *r, const box_iden
         BOX_IGNORE(box_session_check(r->session_id, &spec, err)); /* the other violations too */
         return -1;
     }
+    if (check_choice(box, c->tool, &request, &request.default_timeout_ns, err) < 0)
+        return -1;
     (void)snprintf(c->call_id, sizeof c->call_id, "%s", r->call_id);
     if (r->idempotency_key[0] != '\0')
         box_convert_digest(&r->base, digest);

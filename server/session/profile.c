@@ -114,6 +114,8 @@ static void fill_numbers(const box_profile *p, const box_spec_defaults *d, box_s
         out->max_lifetime_ns = d->max_lifetime_ns;
     if (unset & BOX_SPEC_DESTROY_ON_TIMEOUT)
         out->destroy_on_timeout = false;
+    if (unset & BOX_SPEC_TOOLS)
+        out->tools.all = true;
 }
 
 size_t box_profile_merge(const box_profile *p, const box_spec *asked,

@@ -149,6 +149,8 @@ void box_session_apply(box_session *s, const box_spec *changes, uint32_t fields)
     box_lock_take(&s->all->lock);
     if (fields & BOX_SPEC_LABELS)
         box_spec_set_labels(&s->spec, changes->labels, changes->n_labels);
+    if (fields & BOX_SPEC_TOOLS)
+        box_tool_choice_set(&s->spec.tools, &changes->tools);
     if (fields & BOX_SPEC_IDLE_TTL)
         s->spec.idle_ttl_ns = changes->idle_ttl_ns;
     if (fields & BOX_SPEC_MAX_PARALLEL_EXECS)

@@ -28,6 +28,7 @@ static const char *const field_names[] = {
     "command_timeout",
     "max_lifetime",
     "destroy_on_timeout",
+    "tools",
 };
 
 const char *box_spec_field_name(uint32_t bit)
@@ -73,6 +74,7 @@ void box_spec_done(box_spec *s)
     free(s->unsupported);
     free_pairs(&s->labels, &s->n_labels);
     free_pairs(&s->env, &s->n_env);
+    box_tool_choice_done(&s->tools);
     *s = (box_spec){0};
 }
 
@@ -103,6 +105,8 @@ void box_spec_copy_but_env(box_spec *to, const box_spec *from)
     to->unsupported = box_strdup_null(from->unsupported);
     to->labels = to->env = NULL;
     to->n_labels = to->n_env = 0;
+    to->tools = (box_tool_choice){0};
+    box_tool_choice_set(&to->tools, &from->tools);
     box_spec_set_labels(to, from->labels, from->n_labels);
 }
 
@@ -125,7 +129,8 @@ static size_t pairs_bytes(const box_label *pairs, size_t n)
 
 size_t box_spec_bytes(const box_spec *s)
 {
-    return pairs_bytes(s->env, s->n_env) + pairs_bytes(s->labels, s->n_labels);
+    return pairs_bytes(s->env, s->n_env) + pairs_bytes(s->labels, s->n_labels) +
+           box_tool_choice_bytes(&s->tools);
 }
 
 void box_spec_refuse(box_spec *s, const char *name)

@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "base/error.h"
+#include "session/tool_choice.h"
 
 /* Order of the bits is the order in which differences are named. */
 typedef enum box_spec_field {
@@ -32,14 +33,15 @@ typedef enum box_spec_field {
     BOX_SPEC_COMMAND_TIMEOUT = 1 << 18,
     BOX_SPEC_MAX_LIFETIME = 1 << 19,
     BOX_SPEC_DESTROY_ON_TIMEOUT = 1 << 20,
+    BOX_SPEC_TOOLS = 1 << 21,
 } box_spec_field;
 
 enum {
     BOX_SPEC_COMPARED = (1 << 13) - 1,
-    BOX_SPEC_ALL = (1 << 21) - 1,
+    BOX_SPEC_ALL = (1 << 22) - 1,
     /* What box_session_update may change. */
     BOX_SPEC_LIVE = BOX_SPEC_LABELS | BOX_SPEC_IDLE_TTL | BOX_SPEC_MAX_PARALLEL_EXECS |
-                    BOX_SPEC_CPU | BOX_SPEC_MEMORY | BOX_SPEC_PIDS,
+                    BOX_SPEC_CPU | BOX_SPEC_MEMORY | BOX_SPEC_PIDS | BOX_SPEC_TOOLS,
 };
 
 typedef enum box_host_path_mode {
@@ -91,6 +93,7 @@ typedef struct box_spec {
     size_t n_labels;
     box_label *env; /* of every command, under its own */
     size_t n_env;
+    box_tool_choice tools;
     /* Names, separated by ',', of fields the request set that are not built yet; owned; NULL:
      * none. They are refused with GUARANTEE_UNSUPPORTED. */
     char *unsupported;
@@ -101,7 +104,7 @@ void box_spec_done(box_spec *s);
 void box_spec_copy(box_spec *to, const box_spec *from);
 /* The same without env, which may have 2 MiB: what comparing and most looking needs. */
 void box_spec_copy_but_env(box_spec *to, const box_spec *from);
-/* About what its variables and labels take in memory. */
+/* About what its variables, labels and tools take in memory. */
 size_t box_spec_bytes(const box_spec *s);
 /* Adds name to s->unsupported. */
 void box_spec_refuse(box_spec *s, const char *name);

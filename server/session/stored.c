@@ -4,8 +4,9 @@
 #include "base/limits.h"
 #include "session/table.h"
 
-/* 1: the first. A field is only ever added, behind the others, with a number of its own. */
-enum { VERSION = 1 };
+/* 1: the first. A field is only ever added, behind the others, with a number of its own. 2: tools.
+ */
+enum { FIRST = 1, WITH_TOOLS, VERSION = WITH_TOOLS };
 
 /* One walk over the fields for both directions, so that they cannot differ. Numbers are in the
  * machine's order: the file stays on it. */
@@ -130,7 +131,32 @@ static void adjustments(codec *c, box_session *s)
     }
 }
 
-static void session(codec *c, box_session *s)
+static void tools(codec *c, box_tool_choice *t)
+{
+    uint32_t n_names = (uint32_t)t->n_names;
+    uint32_t n_settings = (uint32_t)t->n_settings;
+    flag(c, &t->all);
+    u32(c, &n_names);
+    u32(c, &n_settings);
+    c->bad |= n_names > BOX_MAX_TOOLS || n_settings > BOX_MAX_TOOLS;
+    if (c->bad)
+        return;
+    if (c->out == NULL) { /* zeroed: what is there is freed, also of damaged ones */
+        t->names = box_alloc_array((size_t)n_names + 1, sizeof *t->names);
+        t->settings = box_alloc_array((size_t)n_settings + 1, sizeof *t->settings);
+        t->n_names = n_names;
+        t->n_settings = n_settings;
+    }
+    for (uint32_t i = 0; i < n_names; i++)
+        text(c, &t->names[i]);
+    for (uint32_t i = 0; i < n_settings; i++) {
+        text(c, &t->settings[i].name);
+        text(c, &t->settings[i].description);
+        u64(c, &t->settings[i].timeout_ns);
+    }
+}
+
+static void session(codec *c, uint32_t version, box_session *s)
 {
     text(c, &s->id);
     spec(c, &s->spec);
@@ -141,6 +167,10 @@ static void session(codec *c, box_session *s)
     u32(c, &s->rebuilds);
     i64(c, &s->created_wall_ns);
     i64(c, &s->updated_wall_ns);
+    if (version >= WITH_TOOLS)
+        tools(c, &s->spec.tools);
+    else
+        s->spec.tools.all = true;
 }
 
 int box_stored_pack(box_session *s, box_buf *out, box_error *err)
@@ -148,7 +178,7 @@ int box_stored_pack(box_session *s, box_buf *out, box_error *err)
     uint32_t version = VERSION;
     codec c = {.out = out, .err = err};
     u32(&c, &version);
-    session(&c, s);
+    session(&c, version, s);
     return c.bad ? -1 : 0;
 }
 
@@ -161,8 +191,8 @@ int box_stored_unpack(box_bytes record, box_session *s, box_error *err)
         return box_fail(err, BOX_VERSION_MISMATCH, "a session's record has version %u, this is %d",
                         version, VERSION);
     if (!c.bad)
-        session(&c, s);
-    if (c.bad || version < VERSION || c.at != c.end || s->id[0] == '\0' ||
+        session(&c, version, s);
+    if (c.bad || version < FIRST || c.at != c.end || s->id[0] == '\0' ||
         box_session_id_check(s->id, "session_id", err) < 0)
         return box_fail(err, BOX_PROTOCOL, "a damaged record of a session");
     s->spec.set = BOX_SPEC_ALL;

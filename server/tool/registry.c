@@ -77,13 +77,39 @@ int box_tools_add(box_tools *tools, const box_tool *tool, box_error *err)
     return 0;
 }
 
+/* The i-th of all sets; NULL past the last. */
+static const box_tool *own(size_t i)
+{
+    const struct {
+        const box_tool *tools;
+        size_t n;
+    } sets[] = {{box_command_tools, box_n_command_tools}};
+    for (size_t s = 0; s < BOX_COUNT(sets); s++) {
+        if (i < sets[s].n)
+            return &sets[s].tools[i];
+        i -= sets[s].n;
+    }
+    return NULL;
+}
+
 int box_tools_add_own(box_tools *tools, box_error *err)
 {
-    for (size_t i = 0; i < box_n_command_tools; i++) {
-        if (box_tools_add(tools, &box_command_tools[i], err) < 0)
+    const box_tool *t;
+    for (size_t i = 0; (t = own(i)) != NULL; i++) {
+        if (box_tools_add(tools, t, err) < 0)
             return -1;
     }
     return 0;
+}
+
+bool box_tool_is_own(const char *name)
+{
+    const box_tool *t;
+    for (size_t i = 0; (t = own(i)) != NULL; i++) {
+        if (strcmp(t->name, name) == 0)
+            return true;
+    }
+    return false;
 }
 
 size_t box_tools_count(const box_tools *tools)

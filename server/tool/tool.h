@@ -84,6 +84,8 @@ void box_tools_free(box_tools *tools);
 int box_tools_add(box_tools *tools, const box_tool *tool, box_error *err) BOX_MUST_USE;
 /* All that boxd has. */
 int box_tools_add_own(box_tools *tools, box_error *err) BOX_MUST_USE;
+/* Is it one of those? */
+bool box_tool_is_own(const char *name);
 
 size_t box_tools_count(const box_tools *tools);
 /* By name; i below the count. */

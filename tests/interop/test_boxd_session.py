@@ -154,7 +154,6 @@ class Create(Case):
                            ("images", {"image": "debian:12"}),
                            ("extra_mounts", {"extra_mounts": [mount]}),
                            ("skills", {"skills": {"all": True}}),
-                           ("tools", {"tools": {"all": True}}),
                            ("extra_hosts", {"extra_hosts": {"h": "127.0.0.1"}}),
                            ("images", {"guarantees": ["images"]})):
             failure = self.fails(StatusCode.FAILED_PRECONDITION, "GUARANTEE_UNSUPPORTED",
@@ -404,8 +403,6 @@ class Change(Case):
         self.create_call()
         for paths in ([], ["network"], ["nonsense"], ["labels", "image"], ["spec.labels"]):
             self.invalid(lambda p=paths: self.update(p), "update_mask")
-        self.fails(StatusCode.FAILED_PRECONDITION, "GUARANTEE_UNSUPPORTED",
-                   lambda: self.update(["tools"]))
         self.invalid(lambda: self.update(["pids_limit", "idle_ttl"], pids_limit=-1,
                                          idle_ttl=duration(0.5)),
                      "spec.pids_limit", "spec.idle_ttl")

@@ -200,6 +200,96 @@ class Listing(Tools):
         self.assertIn("exec", self.tools(self.tenant("running", "session.read", "exec.write")))
 
 
+class Choice(Tools):
+    """SessionSpec.tools: what a session offers."""
+
+    def names(self):
+        return [t.name for t in self.client.tools.ListTools(
+            self.p.ListToolsRequest(session_id=self.sid)).tools]
+
+    def update(self, **tools):
+        return self.client.sessions.UpdateSession(self.s.UpdateSessionRequest(
+            session_id=self.sid, spec={"tools": tools}, update_mask={"paths": ["tools"]})).session
+
+    def refused(self, tool, **arguments):
+        failure = self.fails(StatusCode.PERMISSION_DENIED, "PERMISSION",
+                             lambda: self.call(tool, **arguments))
+        self.assertEqual(failure.metadata["rule"], "session.tools")
+
+    def test_names_and_settings(self):
+        settings = [{"name": "exec", "timeout": boxd_lib.duration(0.3), "description": "Mine."}]
+        made = self.client.create(self.sid, tools={"names": ["exec", "shell_executor"],
+                                                   "settings": settings})
+        self.assertEqual((made.spec.tools.all, list(made.spec.tools.names)),
+                         (False, ["exec", "shell_executor"]))
+        self.assertEqual(made.spec.tools.settings[0].description, "Mine.")
+        listed = self.client.tools.ListTools(self.p.ListToolsRequest(session_id=self.sid)).tools
+        self.assertEqual([t.name for t in listed], ["exec", "shell_executor"])
+        self.assertEqual((listed[0].description, listed[0].timeout.nanos), ("Mine.", 300000000))
+        self.assertEqual(json.loads(listed[0].definition_json)["function"]["description"], "Mine.")
+        self.assertNotEqual(listed[1].description, "Mine.")
+        self.refused("python_executor", code="1")
+        answer, _ = self.call("exec", command="sleep 60")
+        self.assertEqual(answer.error, "killed after 0.3 s (timeout)")
+        answer, _ = self.call("exec", command="sleep 1", timeout_sec=5)
+        self.assertEqual(answer.status, self.p.TOOL_STATUS_SUCCESS)
+
+    def test_all_none_and_live_changes(self):
+        self.assertTrue(self.client.create(self.sid).spec.tools.all)
+        everything = self.names()
+        self.assertEqual(list(self.update(names=["exec"]).spec.tools.names), ["exec"])
+        self.assertEqual(self.names(), ["exec"])
+        self.refused("shell_executor", command="true")
+        self.update()
+        self.assertEqual(self.names(), [])
+        self.refused("exec", command="true")
+        self.client.out(["true"], self.sid)  # Exec itself is no tool
+        self.client.sessions.UpdateSession(self.s.UpdateSessionRequest(
+            session_id=self.sid, update_mask={"paths": ["tools"]}))
+        self.assertEqual(self.names(), everything)
+
+    def test_the_spec_of_the_call_counts_for_a_session_it_makes(self):
+        request = self.request("exec", command="true")
+        request.spec.tools.names.append("python_executor")
+        self.fails(StatusCode.PERMISSION_DENIED, "PERMISSION",
+                   lambda: self.client.tools.CallTool(request))
+        self.fails(StatusCode.NOT_FOUND, "SESSION_NOT_FOUND", lambda: self.client.get(self.sid))
+        request.spec.tools.names.append("exec")
+        self.client.tools.CallTool(request)
+        self.assertEqual(self.names(), ["exec", "python_executor"])
+        request.spec.tools.Clear()
+        request.spec.tools.all = True  # of an existing one it is not compared
+        self.client.tools.CallTool(request)
+        self.client.sessions.StopSession(self.s.StopSessionRequest(session_id=self.sid))
+        self.assertTrue(self.client.tools.CallTool(request).session_created)
+        self.assertIn("shell_executor", self.names())
+
+    def test_what_is_no_selection(self):
+        for tools, field in (({"names": ["nothing"]}, "names"), ({"all": True, "names": ["exec"]}, "names"),
+                             ({"names": ["exec"] * 65}, "names"),
+                             ({"settings": [{"name": "x"}]}, "settings.name"),
+                             ({"settings": [{"name": "exec"}] * 2}, "settings.name"),
+                             ({"settings": [{"name": "exec"}] * 65}, "settings"),
+                             ({"settings": [{"name": "exec", "timeout": {}}]}, "settings.timeout"),
+                             ({"settings": [{"name": "exec", "timeout": {"seconds": -1}}]}, "settings.timeout"),
+                             ({"settings": [{"name": "exec", "description": "x" * 4097}]},
+                              "settings.description")):
+            failure = self.fails(StatusCode.INVALID_ARGUMENT, "VALIDATION",
+                                 lambda t=tools: self.client.create(self.sid, tools=t))
+            self.assertIn(f"spec.tools.{field}", failure.violations, failure)
+
+    def test_a_persistent_session_keeps_it(self):
+        settings = [{"name": "exec", "timeout": boxd_lib.duration(2), "description": "Mine."}]
+        self.client.create(self.sid, persistent=True,
+                           tools={"names": ["exec"], "settings": settings})
+        before = self.client.get(self.sid).spec.tools
+        self.boxd.stop_boxd()
+        self.boxd.start_boxd()
+        type(self).client = BoxdCase.client = self.boxd.client()
+        self.assertEqual(self.client.get(self.sid).spec.tools, before)
+        self.assertEqual(self.names(), ["exec"])
+
+
 class Exec(Tools):
     def test_the_result(self):
         answer, result = self.call("exec", command="echo out; echo err >&2; exit 3")

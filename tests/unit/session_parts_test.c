@@ -135,12 +135,22 @@ static void a_copy_of_a_spec_owns_what_it_holds(void **state)
 {
     (void)state;
     box_label labels[] = {{text("a"), text("1")}};
-    box_spec from = {.set = BOX_SPEC_LABELS | BOX_SPEC_IMAGE,
-                     .image = text("i"),
-                     .labels = labels,
-                     .n_labels = 1};
+    char *names[] = {text("exec"), text("read")};
+    box_tool_setting setting = {text("exec"), text("words"), 7};
+    box_spec from = {
+        .set = BOX_SPEC_LABELS | BOX_SPEC_IMAGE,
+        .image = text("i"),
+        .labels = labels,
+        .n_labels = 1,
+        .tools = {.names = names, .n_names = 2, .settings = &setting, .n_settings = 1}};
     box_spec to;
     box_spec_copy(&to, &from);
+    assert_ptr_not_equal(to.tools.names[1], names[1]);
+    assert_true(box_tool_choice_has(&to.tools, "read"));
+    assert_false(box_tool_choice_has(&to.tools, "rea"));
+    assert_null(box_tool_choice_setting(&to.tools, "read"));
+    assert_int_equal(box_tool_choice_setting(&to.tools, "exec")->timeout_ns, 7);
+    assert_true(box_spec_bytes(&to) > 2 * sizeof(char *));
     assert_ptr_not_equal(to.image, from.image);
     assert_ptr_not_equal(to.labels, from.labels);
     assert_string_equal(to.labels[0].value, "1");

@@ -432,6 +432,11 @@ static void a_record_cut_or_changed_anywhere_is_refused_or_whole(void **state)
     spec.n_labels = 1;
     spec.env = env;
     spec.n_env = 2;
+    char *tools[] = {(char *)(uintptr_t) "exec"};
+    box_tool_setting setting = {tools[0], tools[0], 7};
+    spec.set |= BOX_SPEC_TOOLS;
+    spec.tools =
+        (box_tool_choice){.names = tools, .n_names = 1, .settings = &setting, .n_settings = 1};
     create(r, "s", &spec);
     box_session *s = NULL;
     box_error err;
@@ -449,8 +454,31 @@ static void a_record_cut_or_changed_anywhere_is_refused_or_whole(void **state)
         (void)unpack(r, &record, len);
         bytes[i] ^= 0xff;
     }
-    bytes[0] = 2;
+    bytes[0]++;
     assert_int_equal(unpack(r, &record, len), BOX_VERSION_MISMATCH);
+    box_buf_done(&record);
+}
+
+static void a_record_of_before_there_were_tools_has_all_of_them(void **state)
+{
+    rig *r = *state;
+    enum { TOOLS_BYTES = 1 + 4 + 4 };
+    create(r, "s", &persistent);
+    box_session *s = NULL;
+    box_error err = {0};
+    box_buf record = {0};
+    assert_int_equal(box_sessions_find(r->all, "t", "s", &s, &err), 0);
+    assert_int_equal(box_stored_pack(s, &record, &err), 0);
+    box_session_unref(s);
+    uint8_t *bytes = (uint8_t *)(uintptr_t)box_buf_data(&record);
+    size_t len = box_buf_len(&record) - TOOLS_BYTES;
+    bytes[0] = 1;
+    assert_int_equal(unpack(r, &record, len + TOOLS_BYTES), BOX_PROTOCOL);
+    box_uid uid = box_uid_new();
+    s = box_session_new(r->all, box_loop_current(), &uid, "t", NULL);
+    assert_int_equal(box_stored_unpack((box_bytes){bytes, len}, s, &err), 0);
+    assert_true(s->spec.tools.all);
+    box_session_unref(s);
     box_buf_done(&record);
 }
 
@@ -617,6 +645,7 @@ int main(void)
         TEST(a_run_of_its_own_cannot_be_persistent),
         cmocka_unit_test(without_a_store_nothing_is_persistent),
         TEST(a_record_cut_or_changed_anywhere_is_refused_or_whole),
+        TEST(a_record_of_before_there_were_tools_has_all_of_them),
         TEST(what_waits_when_the_workers_have_ended_is_written_all_the_same),
         TEST(a_use_that_could_not_be_written_is_written_later),
         TEST(the_ledger_writes_all_in_order_and_says_what_failed),
