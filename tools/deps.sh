@@ -11,7 +11,7 @@ build=(
     python3 util-linux ca-certificates
 )
 tests=(
-    clang clang-format clang-tidy libclang-rt-14-dev libcmocka-dev
+    clang clang-format clang-tidy libclang-rt-14-dev libcmocka-dev uidmap
     python3-grpcio python3-protobuf protobuf-compiler-grpc python3-h2 python3-hpack python3-pip
     openssl curl procps iproute2 bash-completion nghttp2-client nghttp2-server g++ libgrpc++-dev
     ruby-grpc golang-go golang-google-grpc-dev protoc-gen-go-1-3

@@ -28,6 +28,8 @@ bool box_agent_need_zygote(box_agent *a)
     box_zygote_config zygote = {
         .uid = c->setup.command_uid,
         .gid = c->setup.command_gid,
+        .one_user = (c->setup.flags & BOX_AGENT_SETUP_ONE_USER) != 0,
+        .max_processes = c->setup.max_processes,
         .reapers = a->reapers,
         .cgroup = c->cgroup,
         .box_procs = c->box_procs,

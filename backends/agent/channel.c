@@ -100,6 +100,8 @@ static int start_worker(box_agent *a, const box_agent_packet *p, int socket)
     const box_agent_files_config config = {.program = c->files,
                                            .uid = c->setup.command_uid,
                                            .gid = c->setup.command_gid,
+                                           .one_user =
+                                               (c->setup.flags & BOX_AGENT_SETUP_ONE_USER) != 0,
                                            .cgroup = c->cgroup,
                                            .box_procs = c->box_procs,
                                            .n_box_procs = c->setup.n_box_procs};

@@ -154,6 +154,8 @@ static void reaper_ended(box_agent *a, box_command *c, bool orderly)
         box_end_report(a, c); /* what it said last */
     box_closep(&c->socket);
     box_agent_take_notes(a); /* the one about its start too */
+    if (c->state == BOX_COMMAND_STARTING && box_life_has_begun(a, c))
+        box_life_answered(a, (uint32_t)c->slot);
     c->reaper = 0;
     a->strays |= !orderly;
     if (c->state == BOX_COMMAND_STARTING) {

@@ -83,7 +83,8 @@ static _Noreturn void become_worker(const box_agent_files_config *c, bool in_age
     char *env[] = {NULL};
     prefer_as_victim(in_agent);
     default_signals();
-    if (enter_limits(c, in_agent, entered, &err) < 0 || box_privilege_prepare_commands(&err) < 0 ||
+    if (enter_limits(c, in_agent, entered, &err) < 0 ||
+        box_privilege_prepare_commands(c->one_user, 0, &err) < 0 ||
         place_descriptors(c, socket, &err) < 0 || setsid() < 0 || chdir("/") < 0 ||
         become_user(c, &err) < 0)
         _exit(CANNOT_START); /* the agent says so */

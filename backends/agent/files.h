@@ -30,7 +30,8 @@ typedef struct box_agent_files_config {
     int program; /* -1: this sandbox has none */
     uint32_t uid;
     uint32_t gid;
-    int cgroup; /* S/box/x; -1 = none */
+    bool one_user; /* BOX_AGENT_SETUP_ONE_USER */
+    int cgroup;    /* S/box/x; -1 = none */
     const int *box_procs;
     size_t n_box_procs;
 } box_agent_files_config;

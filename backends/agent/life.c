@@ -137,6 +137,12 @@ void box_life_answered(box_agent *a, uint32_t slot)
         box_end_main(a, c);
 }
 
+bool box_life_has_begun(const box_agent *a, const box_command *c)
+{
+    int pid = box_slot_pid(a, c);
+    return pid > 0 && !c->reaped && !box_walk_is_before_exec(pid);
+}
+
 void box_life_kill_unborn(const box_agent *a, const box_command *c)
 {
     int pid = box_slot_pid(a, c);
@@ -152,6 +158,10 @@ void box_life_zygote_gone(box_agent *a, const box_command *except)
     for (box_command *c = NULL; (c = box_commands_after(&a->table, c)) != NULL;) {
         if (c->state != BOX_COMMAND_STARTING || c == except)
             continue;
+        if (box_life_has_begun(a, c)) {
+            box_life_answered(a, (uint32_t)c->slot);
+            continue;
+        }
         box_life_kill_unborn(a, c);
         box_slot_fail(&a->slots[c->slot], BOX_STEP_ZYGOTE, 0, NULL);
         box_life_fail(c);
@@ -169,9 +179,11 @@ static void go_on(int pid)
 void box_life_stopped(box_agent *a, int pid)
 {
     for (box_command *c = NULL; (c = box_commands_after(&a->table, c)) != NULL;) {
-        if (c->state == BOX_COMMAND_STARTING && box_slot_pid(a, c) == pid)
+        if ((c->state == BOX_COMMAND_STARTING && box_slot_pid(a, c) == pid) || c->reaper == pid)
             go_on(pid);
     }
+    if (pid == a->zygote_pid)
+        go_on(pid); /* like a subreaper: stopped by commands of its own user */
 }
 
 void box_life_signal(box_agent *a, uint64_t id, const box_agent_signal *signal)

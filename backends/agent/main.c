@@ -29,9 +29,10 @@ static int read_setup(box_agent_config *config, box_error *err)
         return box_fail(err, BOX_VERSION_MISMATCH, "version %u here, %u in the setup",
                         (unsigned)BOX_AGENT_VERSION, setup->version);
     if (setup->n_box_procs > BOX_AGENT_MAX_BOX_PROCS || setup->has_cgroup2 > 1 ||
-        (setup->flags & ~(uint32_t)(BOX_AGENT_SETUP_ANY_PEER | BOX_AGENT_SETUP_NO_CGROUP_KILL)) !=
-            0 ||
-        setup->has_files > 1 || memchr(setup->workspace, '\0', sizeof setup->workspace) == NULL)
+        (setup->flags & ~(uint32_t)(BOX_AGENT_SETUP_ANY_PEER | BOX_AGENT_SETUP_NO_CGROUP_KILL |
+                                    BOX_AGENT_SETUP_ONE_USER)) != 0 ||
+        setup->has_files > 1 || setup->reserved != 0 ||
+        memchr(setup->workspace, '\0', sizeof setup->workspace) == NULL)
         return box_fail(err, BOX_PROTOCOL, "a setup that makes no sense");
     config->listen = BOX_AGENT_LISTEN_FD;
     config->files = setup->has_files != 0 ? BOX_AGENT_FILES_FD : -1;
@@ -116,8 +117,9 @@ static int run(box_error *err)
         return -1;
     (void)prctl(PR_SET_NAME, "box-agent", 0, 0, 0); /* for people who look */
     box_privilege_raise_descriptors();
+    bool one_user = (config.setup.flags & BOX_AGENT_SETUP_ONE_USER) != 0;
     if (settle_descriptors(&config, err) < 0 || open_workspace(&config, err) < 0 ||
-        box_privilege_keep_three(err) < 0)
+        (one_user ? box_privilege_keep_none(err) : box_privilege_keep_three(err)) < 0)
         return -1;
     return box_agent_run(&config, err);
 }

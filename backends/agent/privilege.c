@@ -27,11 +27,11 @@ static int get_capabilities(uint64_t *permitted, box_error *err)
 }
 
 /* Lowering permitted and inheritable lowers the ambient set with them (capabilities(7)). */
-static int set_three(box_error *err)
+static int set_capabilities(uint64_t held, box_error *err)
 {
     struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
     struct __user_cap_data_struct data[2] = {
-        {.effective = (uint32_t)three, .permitted = (uint32_t)three}, {0}};
+        {.effective = (uint32_t)held, .permitted = (uint32_t)held}, {0}};
     if (syscall(SYS_capset, &header, data) < 0)
         return box_fail_errno(err, "drop capabilities");
     return 0;
@@ -49,6 +49,18 @@ static int empty_bounding_set(box_error *err)
     return 0;
 }
 
+static int close_off(box_error *err)
+{
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 || prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0)
+        return box_fail_errno(err, "give up privileges");
+    return 0;
+}
+
+int box_privilege_keep_none(box_error *err)
+{
+    return close_off(err) < 0 ? -1 : set_capabilities(0, err);
+}
+
 int box_privilege_keep_three(box_error *err)
 {
     uint64_t permitted = 0;
@@ -56,19 +68,31 @@ int box_privilege_keep_three(box_error *err)
         return -1;
     if ((permitted & three) != three)
         return box_fail(err, BOX_PERMISSION, "needs the capabilities KILL, SETUID and SETGID");
-    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 || prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0)
-        return box_fail_errno(err, "give up privileges");
+    if (close_off(err) < 0)
+        return -1;
     /* Without SETPCAP (an engine gave exactly the three) the set stays: no_new_privs makes it
      * worthless, since no exec gains anything. */
     if ((permitted & (1u << CAP_SETPCAP)) != 0 && empty_bounding_set(err) < 0)
         return -1;
-    return set_three(err);
+    return set_capabilities(three, err);
 }
 
-int box_privilege_prepare_commands(box_error *err)
+/* Only ever lowered: the caller's own limit may be less. */
+static int limit_processes(rlim_t most, box_error *err)
+{
+    struct rlimit now;
+    if (getrlimit(RLIMIT_NPROC, &now) < 0)
+        return box_fail_errno(err, "read the limit of processes");
+    if (most > now.rlim_max)
+        most = now.rlim_max;
+    struct rlimit both = {most, most};
+    return setrlimit(RLIMIT_NPROC, &both) < 0 ? box_fail_errno(err, "set limits") : 0;
+}
+
+int box_privilege_prepare_commands(bool one_user, uint32_t max_processes, box_error *err)
 {
     struct rlimit files;
-    if (getgroups(0, NULL) > 0 && syscall(SYS_setgroups, 0, NULL) < 0)
+    if (!one_user && getgroups(0, NULL) > 0 && syscall(SYS_setgroups, 0, NULL) < 0)
         return box_fail_errno(err, "drop supplementary groups");
     if (getrlimit(RLIMIT_NOFILE, &files) < 0)
         return box_fail_errno(err, "read the descriptor limit");
@@ -78,6 +102,8 @@ int box_privilege_prepare_commands(box_error *err)
         files.rlim_cur = files.rlim_max;
     if (setrlimit(RLIMIT_NOFILE, &files) < 0)
         return box_fail_errno(err, "set limits");
+    if (max_processes > 0 && limit_processes(max_processes, err) < 0)
+        return -1;
     return box_process_forbid_core(err);
 }
 

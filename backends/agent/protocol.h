@@ -51,6 +51,8 @@ enum {
     BOX_AGENT_SETUP_ANY_PEER = 1,
     /* Act as on a kernel before 5.14: kill by freezing and signalling, not by cgroup.kill. */
     BOX_AGENT_SETUP_NO_CGROUP_KILL = 2,
+    /* There is one id: the agent is the commands' user, and needs and has no capability. */
+    BOX_AGENT_SETUP_ONE_USER = 4,
 };
 
 /* Written by the warden's helper for the agent it starts. The agent is exec'd as PID 1, uid and gid
@@ -74,7 +76,9 @@ typedef struct box_agent_setup {
                               * BOX_AGENT_ORPHAN_SECONDS */
     uint32_t flags;          /* BOX_AGENT_SETUP_*: 0 in production */
     uint32_t has_files;      /* BOX_AGENT_FILES_FD is there */
-    char workspace[1024];    /* where the private workspace is inside; "" = it has none */
+    uint32_t max_processes;  /* RLIMIT_NPROC of the commands' user; 0 = none */
+    uint32_t reserved;
+    char workspace[1024]; /* where the private workspace is inside; "" = it has none */
 } box_agent_setup;
 
 typedef enum box_agent_type {

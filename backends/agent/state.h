@@ -87,6 +87,10 @@ void box_life_zygote_gone(box_agent *a, const box_command *except);
 void box_life_stopped(box_agent *a, int pid);
 /* The start failed, its slot says why: STARTED is due. */
 void box_life_fail(box_command *c);
+/* Of a start under way that nobody will answer for: its program runs, or ran, all the same. Whoever
+ * starts commands may have been killed just after that: for memory, or by the command, where there
+ * is one id. */
+bool box_life_has_begun(const box_agent *a, const box_command *c);
 /* Kills what there is of a start under way. */
 void box_life_kill_unborn(const box_agent *a, const box_command *c);
 /* Deadlines, ticks and sweeps that are due at a->now. */

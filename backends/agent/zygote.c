@@ -215,7 +215,8 @@ static int become_zygote(const box_zygote_config *config, size_t entered, int so
     (void)sigemptyset(&none);
     (void)prctl(PR_SET_NAME, "box-zygote", 0, 0, 0); /* for people who look */
     prefer_as_victim();
-    if (enter_box(config, entered, err) < 0 || box_privilege_prepare_commands(err) < 0)
+    if (enter_box(config, entered, err) < 0 ||
+        box_privilege_prepare_commands(config->one_user, config->max_processes, err) < 0)
         return -1;
     if (dup3(socket, ZYGOTE_FD, O_CLOEXEC) < 0)
         return box_fail_errno(err, "take the zygote's socket");

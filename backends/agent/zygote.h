@@ -26,8 +26,10 @@ typedef struct box_zygote_note {
 typedef struct box_zygote_config {
     uint32_t uid;
     uint32_t gid;
-    bool reapers; /* no cgroup2: a subreaper per command */
-    int cgroup;   /* S/box/x; -1 with reapers */
+    bool one_user;          /* BOX_AGENT_SETUP_ONE_USER */
+    uint32_t max_processes; /* of the commands' user; 0 = no limit */
+    bool reapers;           /* no cgroup2: a subreaper per command */
+    int cgroup;             /* S/box/x; -1 with reapers */
     const int *box_procs;
     size_t n_box_procs;
     const struct sock_filter *filter;

@@ -99,7 +99,8 @@ static const char *own_entry(const box_cgroup_tree *t)
     return t->version == 1 ? "tasks" : "cgroup.procs";
 }
 
-static int make_one(const box_cgroup_tree *t, const box_sandbox_record *r, box_error *err)
+static int make_one(const box_cgroup_tree *t, const box_sandbox_record *r, uid_t owner,
+                    box_error *err)
 {
     if (make_session(t, r, err) < 0)
         return -1;
@@ -112,17 +113,17 @@ static int make_one(const box_cgroup_tree *t, const box_sandbox_record *r, box_e
         return box_wrap(err, "limit of all processes");
     if (mkdirat(session, "agent", 0755) < 0 || mkdirat(session, "box", 0755) < 0)
         return box_fail_errno(err, "make the sandbox's control groups");
-    if (t->version == 2 && delegate(session, (uid_t)r->uid_base, err) < 0)
+    if (t->version == 2 && delegate(session, owner, err) < 0)
         return -1;
     return box_fd_write_file(session, own_entry(t), "0", err);
 }
 
-int box_cgroups_make(const box_sandbox_record *r, box_error *err)
+int box_cgroups_make(const box_sandbox_record *r, uid_t owner, box_error *err)
 {
     box_cgroup_trees trees;
     box_cgroup_trees_parse(r->place, &trees);
     for (size_t i = 0; i < trees.count; i++) {
-        if (make_one(&trees.all[i], r, err) < 0)
+        if (make_one(&trees.all[i], r, owner, err) < 0)
             return -1;
     }
     return 0;

@@ -30,8 +30,8 @@ int box_cgroups_place(const box_cgroups *c, char out[BOX_SANDBOX_PLACE_BYTES], b
     BOX_MUST_USE;
 
 /* Makes S, S/agent, S/box and S/box/x and moves the caller into S, where it clones the sandbox's
- * first process: a cgroup namespace made then is rooted at S. */
-int box_cgroups_make(const box_sandbox_record *record, box_error *err) BOX_MUST_USE;
+ * first process: a cgroup namespace made then is rooted at S. What is delegated is owner's. */
+int box_cgroups_make(const box_sandbox_record *record, uid_t owner, box_error *err) BOX_MUST_USE;
 
 /* Moves pid (and the caller) to S/agent, then sets the limits. */
 int box_cgroups_settle(const box_sandbox_record *record, pid_t pid, const box_warden_limits *limits,

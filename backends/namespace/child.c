@@ -27,7 +27,7 @@ int box_child_start(box_sandbox_plan *plan, uint32_t uid_base, box_child *out, b
 {
     if (make_pipes(plan, out, err) < 0)
         return -1;
-    pid_t pid = box_sandbox_clone(uid_base, &out->pidfd, err);
+    pid_t pid = box_sandbox_clone(uid_base, plan->ids, &out->pidfd, err);
     if (pid == 0) {
         /* An inherited writing end would hide the helper's death. */
         (void)close(out->report);

@@ -18,6 +18,7 @@
 #include "namespace/cgroup.h"
 #include "namespace/child.h"
 #include "namespace/hostpath.h"
+#include "namespace/outer.h"
 #include "namespace/proc.h"
 #include "namespace/program.h"
 #include "namespace/sandbox.h"
@@ -32,6 +33,8 @@ struct box_backend {
     const box_warden_config *config;
     box_cgroups *cgroups;
     box_template *template;
+    box_outer *outer; /* NULL: the warden is root */
+    box_ids ids;
     int agent;
     int files;
     int filter;
@@ -59,7 +62,17 @@ static void plan_done(box_sandbox_plan *plan)
     box_closep(&plan->go);
 }
 
-static int plan_setup(box_sandbox_plan *plan, box_error *err)
+/* Where no control group counts them the kernel bounds the processes of a user in a user namespace
+ * (getrlimit(2)); with one id the agent's own and the subreapers are among them. */
+static uint32_t process_limit(const box_backend *b, const box_warden_create *request)
+{
+    if ((b->guarantees & BOX_G_PIDS) != 0 || b->ids == BOX_IDS_BLOCK)
+        return 0;
+    int64_t own = b->ids == BOX_IDS_ONE ? BOX_SANDBOX_OWN_PIDS + BOX_MAX_PARALLEL_EXECS : 0;
+    return (uint32_t)(request->pids + own);
+}
+
+static int plan_setup(const box_backend *b, box_sandbox_plan *plan, box_error *err)
 {
     bool persistent = (plan->request->flags & BOX_CREATE_PERSISTENT) != 0;
     box_agent_setup setup = {
@@ -70,6 +83,8 @@ static int plan_setup(box_sandbox_plan *plan, box_error *err)
         .n_box_procs = (uint32_t)plan->n_box_procs,
         .has_files = 1,
         .orphan_seconds = persistent ? BOX_AGENT_PERSISTENT_SECONDS : BOX_AGENT_ORPHAN_SECONDS,
+        .flags = b->ids == BOX_IDS_ONE ? BOX_AGENT_SETUP_ONE_USER : 0,
+        .max_processes = process_limit(b, plan->request),
     };
     if (plan->host_path < 0)
         memcpy(setup.workspace, plan->request->mount_path, sizeof setup.workspace);
@@ -86,6 +101,7 @@ static int plan_fill(const box_backend *b, const box_warden_create *request,
     plan->files = b->files;
     plan->filter = b->filter;
     plan->listen = listen_fd;
+    plan->ids = b->ids;
     int n = box_template_clone(b->template, plan->trees, plan->names, err);
     if (n < 0)
         return -1;
@@ -100,7 +116,7 @@ static int plan_fill(const box_backend *b, const box_warden_create *request,
         return -1;
     plan->n_box_procs = (size_t)n;
     plan->cgroup = box_cgroups_command_dir(record);
-    return plan_setup(plan, err);
+    return plan_setup(b, plan, err);
 }
 
 static int64_t tmpfs_sum(const box_warden_create *r)
@@ -121,29 +137,38 @@ static int has_ended(box_error *err)
     return -1;
 }
 
+/* In the user namespace that the helper is root of. */
+static uint32_t base_of(const box_backend *b, const box_sandbox_record *record)
+{
+    return b->outer != NULL ? box_outer_base(b->outer, record->uid_base) : record->uid_base;
+}
+
 /* What only the parent can do for the child; then the child goes on. */
 static int prepare_child(const box_warden_create *request, const box_journal *journal,
-                         box_sandbox_record *record, box_child *child, box_error *err)
+                         box_sandbox_record *record, uint32_t base, box_ids ids, box_child *child,
+                         box_error *err)
 {
     const box_warden_limits limits = {.memory_bytes = request->memory_bytes,
                                       .pids = request->pids,
                                       .cpu_millis = request->cpu_millis};
     if (box_proc_start_time(child->pid, &record->start_time, err) < 0 ||
         journal->save(journal->owner, record, err) < 0 ||
-        box_sandbox_map_ids(child->pid, record->uid_base, err) < 0 ||
+        box_sandbox_map_ids(child->pid, base, ids, err) < 0 ||
         box_cgroups_settle(record, child->pid, &limits, err) < 0)
         return -1;
     return box_child_go(child, err);
 }
 
-static int run_child(const box_warden_create *request, const box_journal *journal,
-                     box_sandbox_plan *plan, box_sandbox_record *record, box_error *err)
+static int run_child(const box_backend *b, const box_warden_create *request,
+                     const box_journal *journal, box_sandbox_plan *plan, box_sandbox_record *record,
+                     box_error *err)
 {
     BOX_AUTO(box_child_done) box_child child = {.pidfd = -1, .report = -1, .go = -1};
-    if (box_child_start(plan, record->uid_base, &child, err) < 0)
+    uint32_t base = base_of(b, record);
+    if (box_child_start(plan, base, &child, err) < 0)
         return -1;
     record->pid = child.pid;
-    if (prepare_child(request, journal, record, &child, err) == 0)
+    if (prepare_child(request, journal, record, base, b->ids, &child, err) == 0)
         return box_child_await(&child, err);
     /* Of a child that has ended its end is why: it said so, or it was killed. */
     if (!box_proc_wait(child.pidfd, ENDING_MS))
@@ -162,12 +187,14 @@ static int namespace_create(box_backend *b, const box_warden_create *request, in
     record->memory_version = box_cgroups_memory_version(b->cgroups);
     memcpy(record->mount_path, request->mount_path, sizeof record->mount_path);
     if (box_cgroups_place(b->cgroups, record->place, err) < 0 ||
-        journal->save(journal->owner, record, err) < 0 || box_cgroups_make(record, err) < 0)
+        journal->save(journal->owner, record, err) < 0 ||
+        (b->outer != NULL && box_outer_enter(b->outer, err) < 0) ||
+        box_cgroups_make(record, (uid_t)base_of(b, record), err) < 0)
         return -1;
     BOX_AUTO(plan_done) box_sandbox_plan plan;
     plan_init(&plan);
     if (plan_fill(b, request, record, listen_fd, &plan, err) < 0 ||
-        run_child(request, journal, &plan, record, err) < 0 ||
+        run_child(b, request, journal, &plan, record, err) < 0 ||
         namespace_adopt(b, record, fds, err) < 0)
         return -1;
     answer->guarantees = b->guarantees;
@@ -264,11 +291,15 @@ static int namespace_usage(box_backend *b, const box_sandbox_record *record, box
 
 /* --- open ------------------------------------------------------------------------------------- */
 
-static uint32_t kernel_guarantees(void)
+static uint32_t kernel_guarantees(const box_backend *b)
 {
     uint32_t bits = BOX_G_FILESYSTEM | BOX_G_PROCESS | BOX_G_NETWORK_OFF | BOX_G_USER |
                     BOX_G_SECCOMP | BOX_G_WORKSPACE_LIMIT | BOX_G_READ_ONLY_ROOT |
                     BOX_G_WRITABLE_ROOT | BOX_G_AGENT_SEPARATED | BOX_G_PERSISTENT;
+    if (b->ids == BOX_IDS_ONE)
+        bits &= ~(uint32_t)(BOX_G_USER | BOX_G_AGENT_SEPARATED);
+    if (b->outer != NULL)
+        return bits; /* only root makes idmapped mounts */
     struct open_how how = {0};
     struct mount_attr attr = {0};
     bool resolves = syscall(SYS_openat2, -1, "x", &how, sizeof how) == 0 || errno != ENOSYS;
@@ -278,8 +309,9 @@ static uint32_t kernel_guarantees(void)
 
 /* Everything up to the agent's start is done for real once, so that a host that cannot do it says
  * so now. */
-static int probe(const box_backend *b, box_error *err)
+static int probe_here(void *backend, box_error *err)
 {
+    const box_backend *b = backend;
     const box_warden_create request = {.workspace_bytes = 1 << 20,
                                        .tmp_bytes = 1 << 20,
                                        .home_bytes = 1 << 20,
@@ -292,9 +324,9 @@ static int probe(const box_backend *b, box_error *err)
         return -1;
     plan.probe = true;
     BOX_AUTO(box_child_done) box_child child = {.pidfd = -1, .report = -1, .go = -1};
-    if (box_child_start(&plan, record.uid_base, &child, err) < 0)
+    if (box_child_start(&plan, base_of(b, &record), &child, err) < 0)
         return -1;
-    int rc = box_sandbox_map_ids(child.pid, record.uid_base, err);
+    int rc = box_sandbox_map_ids(child.pid, base_of(b, &record), b->ids, err);
     rc = rc < 0 ? rc : box_child_go(&child, err);
     rc = rc < 0 ? rc : box_child_await(&child, err);
     (void)kill(child.pid, SIGKILL); /* it has ended, or is stuck and said so above */
@@ -302,11 +334,17 @@ static int probe(const box_backend *b, box_error *err)
     return rc;
 }
 
+static int probe(box_backend *b, box_error *err)
+{
+    return b->outer != NULL ? box_outer_run(b->outer, probe_here, b, err) : probe_here(b, err);
+}
+
 static void namespace_close(box_backend *b)
 {
     if (b == NULL)
         return;
     box_template_close(b->template);
+    box_outer_close(b->outer);
     box_cgroups_close(b->cgroups);
     box_closep(&b->agent);
     box_closep(&b->files);
@@ -319,10 +357,28 @@ static void closep(box_backend **b)
     namespace_close(*b);
 }
 
-static int open_filter(int *out, box_error *err)
+static int open_template(box_backend *b, const char *dir, box_error *err)
+{
+    b->ids = BOX_IDS_BLOCK;
+    if (geteuid() == 0)
+        return box_template_open(dir, &b->template, err);
+    if (box_outer_open(dir, &b->outer, &b->template, err) < 0)
+        return -1;
+    b->ids = box_outer_ids(b->outer);
+    return 0;
+}
+
+static const char *privilege(const box_backend *b)
+{
+    if (b->outer == NULL)
+        return "";
+    return b->ids == BOX_IDS_ONE ? ", no root, one user id" : ", no root";
+}
+
+static int open_filter(bool one_user, int *out, box_error *err)
 {
     BOX_AUTO(box_buf_done) box_buf program = {0};
-    if (box_seccomp_compile(&program, err) < 0)
+    if (box_seccomp_compile(one_user, &program, err) < 0)
         return -1;
     return box_fd_memfd("box-filter", box_buf_data(&program), box_buf_len(&program), out, err);
 }
@@ -330,22 +386,20 @@ static int open_filter(int *out, box_error *err)
 static int namespace_open(const struct box_warden_config *config, box_backend **out,
                           uint32_t *guarantees, char detail[BOX_WARDEN_MAX_NAME], box_error *err)
 {
-    if (geteuid() != 0)
-        return box_fail(err, BOX_BACKEND_UNAVAILABLE, "needs root");
     BOX_AUTO(closep) box_backend *b = box_alloc(sizeof *b);
     *b = (box_backend){.config = config, .agent = -1, .files = -1, .filter = -1};
     char dir[TEMPLATE_BYTES + 8];
     (void)snprintf(dir, sizeof dir, "%s/root", config->instance_dir);
     if (box_program_open(config->agent, "box-agent", &b->agent, err) < 0 ||
         box_program_open_files(config->agent, &b->files, err) < 0 ||
-        open_filter(&b->filter, err) < 0 || box_template_open(dir, &b->template, err) < 0 ||
+        open_template(b, dir, err) < 0 || open_filter(b->ids == BOX_IDS_ONE, &b->filter, err) < 0 ||
         box_cgroups_open(config->cgroup, &b->cgroups, err) < 0 || probe(b, err) < 0)
         return -1;
-    b->guarantees = kernel_guarantees() | box_cgroups_guarantees(b->cgroups);
+    b->guarantees = kernel_guarantees(b) | box_cgroups_guarantees(b->cgroups);
     struct utsname host;
     (void)uname(&host); /* fails only for a bad pointer */
-    (void)snprintf(detail, BOX_WARDEN_MAX_NAME, "cgroup %s, kernel %.64s",
-                   box_cgroups_kind(b->cgroups), host.release);
+    (void)snprintf(detail, BOX_WARDEN_MAX_NAME, "cgroup %s, kernel %.64s%s",
+                   box_cgroups_kind(b->cgroups), host.release, privilege(b));
     *guarantees = b->guarantees;
     *out = box_take(b);
     return 0;

@@ -1,4 +1,5 @@
-/* The backend `namespace`: sandboxes from the kernel's own namespaces, made as root. */
+/* The backend `namespace`: sandboxes from the kernel's own namespaces, made as root,
+ * or without (outer.h). */
 #pragma once
 
 #include "backend.h"

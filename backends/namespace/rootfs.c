@@ -54,6 +54,12 @@ static int move_tree(int tree, const char *path, box_error *err)
     return 0;
 }
 
+/* Whose the sandbox's own directories are: nobody else is there with one id. */
+static uid_t system_uid(const box_sandbox_plan *plan)
+{
+    return plan->ids == BOX_IDS_ONE ? BOX_INSIDE_UID : 0;
+}
+
 static int add_trees(const box_sandbox_plan *plan, box_error *err)
 {
     for (size_t i = 0; i < plan->n_trees; i++) {
@@ -76,10 +82,12 @@ static int add_volumes(const box_sandbox_plan *plan, box_error *err)
 {
     const box_warden_create *r = plan->request;
     const char *workspace = r->mount_path + 1;
-    if (make_dir("tmp", 0755, err) < 0 || mount_tmpfs("tmp", r->tmp_bytes, 01777, 0, err) < 0 ||
+    uid_t owner = system_uid(plan);
+    if (make_dir("tmp", 0755, err) < 0 || mount_tmpfs("tmp", r->tmp_bytes, 01777, owner, err) < 0 ||
         make_dir("home", 0755, err) < 0 ||
         mount_tmpfs("home", r->home_bytes, 0755, BOX_INSIDE_UID, err) < 0 ||
-        mount_tmpfs("dev/shm", r->shm_bytes, 01777, 0, err) < 0 || make_path(workspace, err) < 0)
+        mount_tmpfs("dev/shm", r->shm_bytes, 01777, owner, err) < 0 ||
+        make_path(workspace, err) < 0)
         return -1;
     if (plan->host_path >= 0)
         return move_tree(plan->host_path, workspace, err);
@@ -195,7 +203,8 @@ int box_rootfs_enter(const box_sandbox_plan *plan, box_error *err)
     char options[96];
     (void)snprintf(options, sizeof options, "mode=755,size=%d,nr_inodes=%d,uid=%d,gid=%d",
                    writable ? BOX_ROOT_BYTES : 64 * BLOCK, writable ? BOX_ROOT_BYTES / BLOCK : 256,
-                   writable ? BOX_INSIDE_UID : 0, writable ? BOX_INSIDE_GID : 0);
+                   writable ? BOX_INSIDE_UID : (int)system_uid(plan),
+                   writable ? BOX_INSIDE_GID : (int)system_uid(plan));
     if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
         return box_fail_errno(err, "make mounts private");
     if (mount("box", SCAFFOLD, "tmpfs", MS_NOSUID | MS_NODEV, options) < 0 || chdir(SCAFFOLD) < 0)

@@ -48,17 +48,49 @@ static pid_t clone_namespaces(int *pidfd)
     return pid;
 }
 
+/* A change of the effective user makes a process unreadable and forgets the signal that its
+ * parent's death is to bring (prctl(2)): a helper must not outlive its warden, and its /proc files
+ * must stay its own where root is only root of a namespace. */
+typedef struct traits {
+    pid_t parent;
+    int signo;
+    int dumpable;
+} traits;
+
+static int note_traits(traits *t, box_error *err)
+{
+    t->parent = getppid();
+    t->dumpable = prctl(PR_GET_DUMPABLE, 0, 0, 0, 0);
+    if (t->dumpable < 0 || prctl(PR_GET_PDEATHSIG, &t->signo) < 0)
+        return box_fail_errno(err, "look at the helper");
+    return 0;
+}
+
+static int restore_traits(const traits *t, box_error *err)
+{
+    if (prctl(PR_SET_PDEATHSIG, t->signo) < 0 ||
+        (t->dumpable == 1 && prctl(PR_SET_DUMPABLE, 1, 0, 0, 0) < 0))
+        return box_fail_errno(err, "restore the helper");
+    if (t->signo != 0 && getppid() != t->parent)
+        return box_fail(err, BOX_SHUTTING_DOWN, "the warden ended");
+    return 0;
+}
+
 /* Queued signals, timers, message queues, inotify instances and processes of a user namespace are
  * counted against the user who made it too. Were that root, one sandbox could use up what all
  * others and the host's own root may have: 128 inotify instances were enough. */
-pid_t box_sandbox_clone(uint32_t uid_base, int *pidfd, box_error *err)
+static pid_t clone_as(uint32_t uid_base, int *pidfd, box_error *err)
 {
+    traits before;
+    if (note_traits(&before, err) < 0)
+        return -1;
     /* Capabilities stay while the effective user is another one: hosts may forbid user namespaces
      * to ordinary users. The child gets fresh ones and fresh securebits (user_namespaces(7)). */
     unsigned long bits = (unsigned long)prctl(PR_GET_SECUREBITS, 0, 0, 0, 0);
     if (prctl(PR_SET_SECUREBITS, bits | SECBIT_NO_SETUID_FIXUP, 0, 0, 0) < 0)
         return box_fail_errno(err, "keep the capabilities");
-    if (act_as(uid_base, err) < 0)
+    if (act_as(uid_base, err) < 0 ||
+        (before.dumpable == 1 && prctl(PR_SET_DUMPABLE, 1, 0, 0, 0) < 0))
         return -1;
     pid_t pid = clone_namespaces(pidfd);
     int saved = errno;
@@ -69,8 +101,18 @@ pid_t box_sandbox_clone(uint32_t uid_base, int *pidfd, box_error *err)
         return -1;
     if (prctl(PR_SET_SECUREBITS, bits, 0, 0, 0) < 0)
         return box_fail_errno(err, "restore the securebits");
+    if (restore_traits(&before, err) < 0)
+        return -1;
     errno = saved;
-    if (pid > 0)
+    return pid;
+}
+
+pid_t box_sandbox_clone(uint32_t uid_base, box_ids ids, int *pidfd, box_error *err)
+{
+    *err = (box_error){0};
+    pid_t pid = ids == BOX_IDS_ONE ? clone_namespaces(pidfd) : clone_as(uid_base, pidfd, err);
+    int saved = errno;
+    if (pid >= 0 || err->reason != BOX_NONE)
         return pid;
     (void)box_fail_errno(err, "make the namespaces");
     if (saved == EPERM || saved == ENOSPC || saved == EACCES)
@@ -79,12 +121,18 @@ pid_t box_sandbox_clone(uint32_t uid_base, int *pidfd, box_error *err)
     return -1;
 }
 
-int box_sandbox_map_ids(pid_t pid, uint32_t uid_base, box_error *err)
+int box_sandbox_map_ids(pid_t pid, uint32_t uid_base, box_ids ids, box_error *err)
 {
     static const char *const files[] = {"uid_map", "gid_map"};
     char map[96];
-    (void)snprintf(map, sizeof map, "0 %u %d\n%d %u 1\n", uid_base, BOX_UIDS_MAPPED,
-                   BOX_UIDS_NOBODY, uid_base + BOX_UIDS_MAPPED);
+    if (ids == BOX_IDS_BLOCK)
+        (void)snprintf(map, sizeof map, "0 %u %d\n%d %u 1\n", uid_base, BOX_UIDS_MAPPED,
+                       BOX_UIDS_NOBODY, uid_base + BOX_UIDS_MAPPED);
+    else if (ids == BOX_IDS_THREE)
+        (void)snprintf(map, sizeof map, "0 %u 1\n%d %u 1\n%d %u 1\n", uid_base, BOX_INSIDE_UID,
+                       uid_base + 1, BOX_UIDS_NOBODY, uid_base + 2);
+    else
+        (void)snprintf(map, sizeof map, "%d %u 1\n", BOX_INSIDE_UID, uid_base);
     for (size_t i = 0; i < BOX_COUNT(files); i++) {
         char path[48];
         (void)snprintf(path, sizeof path, "/proc/%d/%s", (int)pid, files[i]);
@@ -105,10 +153,12 @@ static int wait_for_go(int go, box_error *err)
 }
 
 /* Raw calls: glibc's own synchronise threads that a cloned child does not have. */
-static int become_inner_root(box_error *err)
+static int become_inner_root(box_ids ids, box_error *err)
 {
-    if (syscall(SYS_setgroups, 0, NULL) < 0 || syscall(SYS_setresgid, 0, 0, 0) < 0 ||
-        syscall(SYS_setresuid, 0, 0, 0) < 0)
+    /* With one id there is no root to become, and no right to change groups. */
+    if (ids != BOX_IDS_ONE &&
+        (syscall(SYS_setgroups, 0, NULL) < 0 || syscall(SYS_setresgid, 0, 0, 0) < 0 ||
+         syscall(SYS_setresuid, 0, 0, 0) < 0))
         return box_fail_errno(err, "become root of the user namespace");
     if (syscall(SYS_setsid) < 0)
         return box_fail_errno(err, "start a session");
@@ -138,26 +188,27 @@ static int set_names(box_error *err)
  * empty for all that ever runs here. */
 #define AGENT_CAPS (1U << CAP_KILL | 1U << CAP_SETGID | 1U << CAP_SETUID)
 
-static int set_capabilities(uint32_t held, box_error *err)
+static int set_capabilities(uint32_t held, uint32_t inheritable, box_error *err)
 {
     struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
     struct __user_cap_data_struct data[2] = {
-        {.effective = held, .permitted = held, .inheritable = AGENT_CAPS}, {0}};
+        {.effective = held, .permitted = held, .inheritable = inheritable}, {0}};
     if (syscall(SYS_capset, &header, data) < 0)
         return box_fail_errno(err, "drop the capabilities");
     return 0;
 }
 
-static int drop_capabilities(box_error *err)
+static int drop_capabilities(box_ids ids, box_error *err)
 {
+    uint32_t kept = ids == BOX_IDS_ONE ? 0 : AGENT_CAPS;
     /* Inheritable ones must be in the bounding set when they are added. */
-    if (set_capabilities(AGENT_CAPS | 1U << CAP_SETPCAP, err) < 0)
+    if (set_capabilities(kept | 1U << CAP_SETPCAP, kept, err) < 0)
         return -1;
     for (unsigned long cap = 0; prctl(PR_CAPBSET_READ, cap, 0, 0, 0) >= 0; cap++) {
         if (prctl(PR_CAPBSET_DROP, cap, 0, 0, 0) < 0)
             return box_fail_errno(err, "drop a capability");
     }
-    if (set_capabilities(AGENT_CAPS, err) < 0)
+    if (set_capabilities(kept, kept, err) < 0)
         return -1;
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
         return box_fail_errno(err, "set no_new_privs");
@@ -223,11 +274,11 @@ static void default_signals(void)
 
 static int run(const box_sandbox_plan *plan, int *report, box_error *err)
 {
-    if (wait_for_go(plan->go, err) < 0 || become_inner_root(err) < 0 || set_names(err) < 0 ||
-        raise_loopback(err) < 0 || box_rootfs_enter(plan, err) < 0)
+    if (wait_for_go(plan->go, err) < 0 || become_inner_root(plan->ids, err) < 0 ||
+        set_names(err) < 0 || raise_loopback(err) < 0 || box_rootfs_enter(plan, err) < 0)
         return -1;
     int agent = -1;
-    if (arrange_fds(plan, &agent, report, err) < 0 || drop_capabilities(err) < 0)
+    if (arrange_fds(plan, &agent, report, err) < 0 || drop_capabilities(plan->ids, err) < 0)
         return -1;
     default_signals();
     if (plan->probe)

@@ -9,6 +9,13 @@
 #include "namespace/template.h"
 #include "warden/protocol.h"
 
+/* Which ids of the parent's user namespace a sandbox's ids are, from a base on. */
+typedef enum box_ids {
+    BOX_IDS_BLOCK, /* 0-1023 and 65534: BOX_UIDS_BLOCK of them */
+    BOX_IDS_THREE, /* 0, 1000 and 65534: three */
+    BOX_IDS_ONE,   /* 1000 alone: agent and commands are one user */
+} box_ids;
+
 typedef struct box_sandbox_plan {
     const box_warden_create *request;
     const box_template_link *links; /* of the root, from the template */
@@ -27,16 +34,17 @@ typedef struct box_sandbox_plan {
     size_t n_box_procs;
     int report; /* one box_error goes here, then it closes; an exec closes it without a word */
     int go;     /* end of file = the parent is gone; a byte = go on */
+    box_ids ids;
     bool probe; /* end with 0 where the agent would start */
 } box_sandbox_plan;
 
 /* clone3 with all seven namespaces (clone where the kernel has no clone3). 0 in the child; the
  * child's pid and *pidfd in the parent; -1 with *err. The user namespace belongs to uid_base: what
  * the kernel counts against its owner (user_namespaces(7)) is this sandbox's alone. */
-pid_t box_sandbox_clone(uint32_t uid_base, int *pidfd, box_error *err);
+pid_t box_sandbox_clone(uint32_t uid_base, box_ids ids, int *pidfd, box_error *err);
 
 /* The child's whole life until the agent runs. */
 BOX_NORETURN void box_sandbox_run(const box_sandbox_plan *plan);
 
-/* Writes the id maps of a fresh child: 0-1023 and 65534. */
-int box_sandbox_map_ids(pid_t pid, uint32_t uid_base, box_error *err) BOX_MUST_USE;
+/* Writes the id maps of a fresh child. */
+int box_sandbox_map_ids(pid_t pid, uint32_t uid_base, box_ids ids, box_error *err) BOX_MUST_USE;

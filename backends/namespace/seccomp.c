@@ -98,6 +98,26 @@ static const refusal refusals[] = {
     {"mknodat", EPERM, {{ANY_BIT, 2, SET_IDS}}},
 };
 
+/* Of other processes; 0 is the caller. */
+#define OTHERS(arg)                                                                                \
+    {                                                                                              \
+        {                                                                                          \
+            NOT_EQUAL, arg, 0                                                                      \
+        }                                                                                          \
+    }
+
+static const refusal one_user_refusals[] = {
+    {"prlimit64", EPERM, OTHERS(0)},
+    {"sched_setaffinity", EPERM, OTHERS(0)},
+    {"sched_setattr", EPERM, OTHERS(0)},
+    {"sched_setparam", EPERM, OTHERS(0)},
+    {"sched_setscheduler", EPERM, OTHERS(0)},
+    {"setpriority", EPERM, OTHERS(0)}, /* PRIO_PROCESS is 0 */
+    {"setpriority", EPERM, OTHERS(1)},
+    {"ioprio_set", EPERM, {{NOT_EQUAL, 0, 1 /* IOPRIO_WHO_PROCESS */}}},
+    {"ioprio_set", EPERM, OTHERS(1)},
+};
+
 static struct sock_filter load(size_t offset)
 {
     return (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, (uint32_t)offset);
@@ -139,11 +159,11 @@ static int add_refusal(box_buf *out, int nr, const refusal *r, box_error *err)
     return box_buf_add(out, code, n * sizeof code[0], err);
 }
 
-static int add_refusals(box_buf *out, box_error *err)
+static int add_refusals(box_buf *out, const refusal *all, size_t count, box_error *err)
 {
-    for (size_t i = 0; i < BOX_COUNT(refusals); i++) {
-        int nr = seccomp_syscall_resolve_name(refusals[i].name);
-        if (nr >= 0 && add_refusal(out, nr, &refusals[i], err) < 0)
+    for (size_t i = 0; i < count; i++) {
+        int nr = seccomp_syscall_resolve_name(all[i].name);
+        if (nr >= 0 && add_refusal(out, nr, &all[i], err) < 0)
             return -1;
     }
     return 0;
@@ -170,7 +190,7 @@ static void releasep(scmp_filter_ctx *ctx)
         seccomp_release(*ctx);
 }
 
-int box_seccomp_compile(box_buf *out, box_error *err)
+int box_seccomp_compile(bool one_user, box_buf *out, box_error *err)
 {
     /* Unknown calls do not exist: libraries then try their older ways. */
     BOX_AUTO(releasep) scmp_filter_ctx ctx = seccomp_init(SCMP_ACT_ERRNO(ENOSYS));
@@ -191,7 +211,9 @@ int box_seccomp_compile(box_buf *out, box_error *err)
     if (lseek(fd, 0, SEEK_SET) < 0)
         return box_fail_errno(err, "read the seccomp program");
     box_buf_init(out, MAX_BYTES);
-    if (add_refusals(out, err) < 0)
+    if (one_user && add_refusals(out, one_user_refusals, BOX_COUNT(one_user_refusals), err) < 0)
+        return -1;
+    if (add_refusals(out, refusals, BOX_COUNT(refusals), err) < 0)
         return -1;
     return box_buf_read_fd(out, fd, err);
 }

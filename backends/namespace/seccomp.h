@@ -5,5 +5,7 @@
 
 #include "base/buf.h"
 
-/* The program, struct sock_filter[] as bytes. */
-int box_seccomp_compile(box_buf *out, box_error *err) BOX_MUST_USE;
+/* The program, struct sock_filter[] as bytes. one_user: commands run as the agent's own user
+ * (BOX_IDS_ONE), and get no call with which a user changes limits or scheduling of its other
+ * processes: prlimit64 could end PID 1. */
+int box_seccomp_compile(bool one_user, box_buf *out, box_error *err) BOX_MUST_USE;

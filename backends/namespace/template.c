@@ -11,7 +11,9 @@
 
 #include "base/alloc.h"
 #include "base/fd.h"
+#include "base/limits.h"
 #include "namespace/etc.h"
+#include "namespace/proc.h"
 
 #define ETC_OPTIONS "mode=755,size=40m,nr_inodes=10k"
 #define DEV_OPTIONS "mode=755,size=64k,nr_inodes=64"
@@ -252,10 +254,55 @@ void box_template_close(box_template *t)
         (void)close(t->trees[i].fd); /* O_PATH: nothing can fail */
     if (t->root >= 0) {
         char path[FD_PATH];
-        (void)umount2(fd_path(t, "", path), MNT_DETACH); /* so that its directory can go */
+        (void)umount2(fd_path(t, "", path), MNT_DETACH); /* so that its directory can go; from
+                                                            outside its namespace it goes with it */
         (void)close(t->root);
     }
     free(t);
+}
+
+void box_template_closep(box_template **t)
+{
+    box_template_close(*t);
+}
+
+int box_template_send(const box_template *t, int socket, box_error *err)
+{
+    if (box_fd_send(socket, t, sizeof *t, &t->root, 1, err) < 0)
+        return -1;
+    for (size_t i = 0; i < t->n_trees; i++) {
+        if (box_fd_send(socket, "f", 1, &t->trees[i].fd, 1, err) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+int box_template_receive(int socket, int (*receive_fd)(int socket, int *out, box_error *err),
+                         box_template **out, box_error *err)
+{
+    box_template sent;
+    int root = -1;
+    size_t n_fds = 1;
+    if (!box_proc_wait(socket, BOX_SANDBOX_SETUP_SECONDS * 1000))
+        return box_fail(err, BOX_DEADLINE, "the template is not ready");
+    ssize_t n = box_fd_receive(socket, &sent, sizeof sent, &root, &n_fds, err);
+    if (n < 0)
+        return -1;
+    BOX_AUTO(box_template_closep) box_template *t = box_alloc(sizeof *t);
+    t->root = n_fds == 1 ? root : -1;
+    if (n != (ssize_t)sizeof sent || n_fds != 1 || sent.n_trees > BOX_TEMPLATE_MAX_TREES ||
+        sent.n_links > BOX_TEMPLATE_MAX_TREES)
+        return box_fail(err, BOX_INTERNAL, "the template's maker says something odd");
+    memcpy(t->links, sent.links, sizeof t->links);
+    t->n_links = sent.n_links;
+    for (size_t i = 0; i < sent.n_trees; i++) {
+        memcpy(t->trees[i].name, sent.trees[i].name, sizeof t->trees[i].name);
+        if (receive_fd(socket, &t->trees[i].fd, err) < 0)
+            return -1;
+        t->n_trees++;
+    }
+    *out = box_take(t);
+    return 0;
 }
 
 int box_template_clone(const box_template *t, int fds[BOX_TEMPLATE_MAX_TREES],

@@ -13,6 +13,13 @@ enum { BOX_TEMPLATE_MAX_TREES = 12 };
  * it shows on the host, and it goes with the last process of the namespace). */
 int box_template_open(const char *dir, box_template **out, box_error *err) BOX_MUST_USE;
 void box_template_close(box_template *t);
+void box_template_closep(box_template **t);
+
+/* From the process that made one to another, over a socket: one message, then one with each
+ * descriptor, which `receive_fd` takes. */
+int box_template_send(const box_template *t, int socket, box_error *err) BOX_MUST_USE;
+int box_template_receive(int socket, int (*receive_fd)(int socket, int *out, box_error *err),
+                         box_template **out, box_error *err) BOX_MUST_USE;
 
 /* A detached clone of each tree, recursively: fds[i] is to be moved to names[i] ("usr"). The
  * count, at most BOX_TEMPLATE_MAX_TREES, or -1. The descriptors are the caller's. */

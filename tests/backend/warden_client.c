@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <grp.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <poll.h>
@@ -31,6 +32,95 @@
 enum { PATIENCE_MS = 60000, MAX_UNDONE = 32 };
 
 /* --- the warden ------------------------------------------------------------------------------- */
+
+/* No such users: nothing else runs as them. */
+enum { USER_ONE = 61241, USER_IDS = 61242, FIRST_ID = 1900000000 };
+
+static const char *the_kind = "root";
+static uid_t the_user;
+
+bool test_wardens_are(const char *kind)
+{
+    static const char *const kinds[] = {"root", "one-id", "ids"};
+    static const uid_t users[] = {0, USER_ONE, USER_IDS};
+    for (size_t i = 0; i < BOX_COUNT(kinds); i++) {
+        if (strcmp(kinds[i], kind) != 0)
+            continue;
+        the_kind = kinds[i];
+        the_user = users[i];
+        if (the_user == USER_IDS && access("/usr/bin/newuidmap", X_OK) < 0) {
+            (void)fputs("skipped: package uidmap is not installed\n", stderr);
+            exit(77);
+        }
+        return true;
+    }
+    return false;
+}
+
+const char *test_wardens_kind(void)
+{
+    return the_kind;
+}
+
+static void copy_file(const char *from, const char *dir, const char *name)
+{
+    char command[512];
+    (void)snprintf(command, sizeof command, "cp %s %s/%s", from, dir, name);
+    FILE *p = popen(command, "re");
+    assert_non_null(p);
+    assert_int_equal(pclose(p), 0);
+}
+
+/* Where an ordinary user finds everything: the build folder may be closed to it. */
+static void make_home(const char *dir)
+{
+    char path[96];
+    copy_file(BOX_WARDEN_PROGRAM, dir, "box-warden");
+    copy_file(BOX_AGENT_PROGRAM, dir, "box-agent");
+    copy_file(BOX_FILES_PROGRAM, dir, "box-files");
+    copy_file("/etc/passwd", dir, "passwd");
+    (void)snprintf(path, sizeof path, "%s/passwd", dir);
+    FILE *f = fopen(path, "ae"); /* newuidmap serves nobody who has no name */
+    assert_non_null(f);
+    (void)fprintf(f, "boxtest:x:%d:%d::/:/bin/sh\n", USER_IDS, USER_IDS);
+    assert_int_equal(fclose(f), 0);
+    (void)snprintf(path, sizeof path, "%s/subid", dir);
+    f = fopen(path, "we");
+    assert_non_null(f);
+    (void)fprintf(f, "%d:%d:65536\n", USER_IDS, FIRST_ID);
+    assert_int_equal(fclose(f), 0);
+    assert_int_equal(chown(dir, the_user, the_user), 0);
+}
+
+static void show_as(const char *dir, const char *name, const char *place)
+{
+    char path[96];
+    (void)snprintf(path, sizeof path, "%s/%s", dir, name);
+    if (mount(path, place, NULL, MS_BIND, NULL) < 0)
+        _exit(94);
+}
+
+enum { PROGRAM_BYTES = 4096 };
+
+static const char *program_of(const char *dir, char out[PROGRAM_BYTES])
+{
+    (void)snprintf(out, PROGRAM_BYTES, "%s/box-warden", dir);
+    return the_user != 0 ? out : BOX_WARDEN_PROGRAM;
+}
+
+static void become_user(const char *dir)
+{
+    if (the_user == USER_IDS) {
+        if (unshare(CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
+            _exit(94);
+        show_as(dir, "passwd", "/etc/passwd");
+        show_as(dir, "subid", "/etc/subuid");
+        show_as(dir, "subid", "/etc/subgid");
+    }
+    if (setgroups(0, NULL) < 0 || setresgid(the_user, the_user, the_user) < 0 ||
+        setresuid(the_user, the_user, the_user) < 0)
+        _exit(93);
+}
 
 /* Those of tests that are not done: one that fails leaves its function before its end. */
 static struct {
@@ -62,6 +152,8 @@ void test_warden_init(test_warden *w, const char *extra)
     (void)fprintf(f, "socket: %s\ninstance_dir: %s/state\nlog: {level: %s}\n%s", w->socket, w->dir,
                   getenv("BOX_TEST_LOG") != NULL ? "debug" : "off", extra);
     assert_int_equal(fclose(f), 0);
+    if (the_user != 0)
+        make_home(w->dir);
 }
 
 /* Makes one system call unknown, as on an older kernel. */
@@ -132,6 +224,7 @@ static int connect_to(const char *path)
 void test_warden_start(test_warden *w)
 {
     char config[96];
+    char program[PROGRAM_BYTES];
     (void)snprintf(config, sizeof config, "%s/config", w->dir);
     (void)unlink(w->socket); /* a killed one's helper may still listen there for a moment */
     w->pid = fork();
@@ -146,8 +239,10 @@ void test_warden_start(test_warden *w)
             hide_cgroups(w->hidden);
         if (w->refused_call != 0)
             refuse_call(w->refused_call);
-        (void)execl(BOX_WARDEN_PROGRAM, BOX_WARDEN_PROGRAM, "--backend", "namespace", "--config",
-                    config, (char *)NULL);
+        if (the_user != 0)
+            become_user(w->dir);
+        (void)execl(program_of(w->dir, program), BOX_WARDEN_PROGRAM, "--backend", "namespace",
+                    "--config", config, (char *)NULL);
         _exit(127);
     }
     for (int ms = 0; ms < PATIENCE_MS; ms += 5) {
@@ -198,6 +293,7 @@ void test_warden_done(test_warden *w)
 static void sweep(size_t i)
 {
     char config[sizeof undone + 16];
+    char program[PROGRAM_BYTES];
     int pair[2];
     (void)snprintf(config, sizeof config, "%s/config", undone[i].dir);
     if (socketpair(AF_UNIX, SOCK_SEQPACKET, 0, pair) < 0)
@@ -205,9 +301,11 @@ static void sweep(size_t i)
     pid_t pid = fork();
     if (pid == 0) {
         (void)close(pair[1]);
+        if (the_user != 0)
+            become_user(undone[i].dir);
         if (dup2(pair[0], 3) == 3)
-            (void)execl(BOX_WARDEN_PROGRAM, BOX_WARDEN_PROGRAM, "--config", config, "--boxd-fd",
-                        "3", (char *)NULL);
+            (void)execl(program_of(undone[i].dir, program), BOX_WARDEN_PROGRAM, "--config", config,
+                        "--boxd-fd", "3", (char *)NULL);
         _exit(127);
     }
     (void)close(pair[0]);

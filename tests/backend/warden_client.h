@@ -19,6 +19,13 @@ typedef struct test_warden {
     bool enclosed;     /* ... as the root of a cgroup namespace, on a host with cgroup2 alone */
 } test_warden;
 
+/* What wardens of this program are from now on: "root", or "one-id" or "ids": an ordinary user's,
+ * without or with ids to give to sandboxes. False: no such kind; exits with 77 where newuidmap is
+ * missing. */
+bool test_wardens_are(const char *kind);
+/* "root" ... */
+const char *test_wardens_kind(void);
+
 /* `extra` is YAML that is added to the configuration; "" = none. */
 void test_warden_init(test_warden *w, const char *extra);
 void test_warden_start(test_warden *w);

@@ -9,7 +9,7 @@ import grpc
 
 import hostile_lib
 import lib
-from hostile_lib import Boxd, Client, MIB
+from hostile_lib import Boxd, Client, MIB, Ordinary
 
 STUBBORN = """trap '' TERM INT HUP
 (setsid sh -c 'trap "" TERM; while :; do :; done' &)
@@ -118,7 +118,9 @@ class Row44(unittest.TestCase):
         source = (self.t.MEASURE_SOURCE_CGROUP if command_cgroup else self.t.MEASURE_SOURCE_RUSAGE)
         self.assertEqual(v.cpu_source, source)
         self.assertGreater(v.cpu_time.ToNanoseconds(), 0)
-        self.assertEqual(sorted(hostile_lib.BoxdCase.commands_in(self, "ends")), ["sh", "sleep"])
+        # With one id Box's own are of that user, too.
+        self.assertEqual(sorted(name for name in hostile_lib.BoxdCase.commands_in(self, "ends")
+                                if not name.startswith("box-")), ["sh", "sleep"])
         self.client.run("kill -9 -1", "ends", timeout=5)
         v = other.result().verdict
         self.assertEqual((v.status, v.signal), (self.t.VERDICT_STATUS_COMPLETED, 9))
@@ -129,8 +131,7 @@ class Row44(unittest.TestCase):
     def check(self, lacking, word):
         """The report lacks exactly these, and everything is as it says; then nothing is left."""
         holds, detail = self.holds()
-        self.assertLessEqual(ALWAYS, holds)
-        names = LIMITS | {"command_cgroup", "host_mount"}
+        names = ALWAYS | LIMITS | {"command_cgroup", "host_mount", "persistent"}
         self.assertEqual(names - holds, lacking)
         self.assertIn(word, detail)
         self.check_memory("memory" in holds)
@@ -210,24 +211,45 @@ class Row44(unittest.TestCase):
         self.assertTrue(self.unavailable(["setpriv", "--bounding-set=-sys_admin",
                                           "--inh-caps=-sys_admin"]))
 
-    def test_as_an_ordinary_user(self):
-        self.assertIn("root", self.unavailable_as_user())
+    # --- an ordinary user ---------------------------------------------------------------------------
 
-    def unavailable_as_user(self):
-        """box-warden of a user without rights says what it needs."""
+    def test_as_an_ordinary_user(self):
+        self.start([], ordinary=Ordinary())
+        self.check(LIMITS | {"command_cgroup", "host_mount", "user", "agent_separated"}, "one user id")
+
+    @unittest.skipUnless(hostile_lib.which("newuidmap"), "package uidmap is not installed")
+    def test_as_an_ordinary_user_with_ids(self):
+        self.start([], ordinary=Ordinary(ids=True))
+        self.check(LIMITS | {"command_cgroup", "host_mount"}, "no root")
+
+    def ordinary_client(self, prefix=()):
+        """boxcli of an ordinary user with a private pair; nothing but the programs is there."""
         folder = self.boxd_folder()
-        os.chmod(folder, 0o777)
-        with open(os.path.join(folder, "warden.yaml"), "w", encoding="ascii") as f:
-            f.write(f"socket: {folder}/socket\ninstance_dir: {folder}/instance\n")
-        programs = {name: hostile_lib.shutil.copy(os.path.join(hostile_lib.sys.argv[1], name), folder)
-                    for name in ("box-warden", "box-agent")}
-        log = os.path.join(folder, "log")
-        warden = lib.Server(["setpriv", "--reuid=61235", "--regid=61235", "--clear-groups",
-                             programs["box-warden"], "--config",
-                             os.path.join(folder, "warden.yaml")], log)
-        self.addCleanup(warden.stop)
-        return lib.wait_for(lambda: warden.log() if "unavailable" in warden.log() or
-                            not warden.is_running() else "", "it says why")
+        os.chmod(folder, 0o755)
+        home = os.path.join(folder, "home")
+        user = Ordinary()
+        os.mkdir(home)
+        os.chown(home, user.uid, user.uid)
+        for name in ("boxcli", "boxd", "box-warden", "box-agent", "box-files"):
+            hostile_lib.shutil.copy(os.path.join(hostile_lib.sys.argv[1], name), folder)
+        run = [*prefix, *user.prefix(folder), os.path.join(folder, "boxcli"), "run", "--", "python3",
+               "-c", "print(6*7)"]
+        done = subprocess.run(run, check=False, capture_output=True, text=True, timeout=60, cwd="/",
+                              env={"HOME": home, "PATH": folder + ":/usr/bin:/bin",
+                                   "BOX_ENDPOINT": "spawn:boxd"})
+        self.assertTrue(hostile_lib.wait_until(lambda: not any(user.processes())))
+        self.assertFalse(os.path.exists(f"/tmp/box-private-{user.uid}"))
+        self.assertEqual(os.listdir(home), [])
+        return done
+
+    def test_boxcli_of_an_ordinary_user(self):
+        done = self.ordinary_client()
+        self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "42\n", ""))
+
+    def test_boxcli_of_an_ordinary_user_without_user_namespaces(self):
+        done = self.ordinary_client(self.weak("no-userns"))
+        self.assertIn("user namespaces are switched off for ordinary users", done.stderr)
+        self.assertEqual((done.returncode, done.stdout), (125, ""))
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ A test file starts one of these, its clients are stock gRPC with stubs made by p
 
 import glob
 import os
+import random
 import re
 import shutil
 import signal
@@ -71,12 +72,58 @@ def fd_count(pid):
     return len(os.listdir(f"/proc/{pid}/fd"))
 
 
+class Ordinary:
+    """A user without rights, for whom nothing was set up: with `ids` it has ranges in /etc/subuid and
+    /etc/subgid, as programs behind `prefix` see them."""
+
+    FIRST_ID, COUNT = 1910000000, 65536
+
+    def __init__(self, ids=False):
+        self.ids = ids
+        self.uid = 60100 + random.SystemRandom().randrange(900)
+        while any(self.processes()):
+            self.uid = 60100 + random.SystemRandom().randrange(900)
+
+    def prefix(self, folder):
+        """Arguments in front of a program's. Files that it shows are put into the folder."""
+        become = [which("setpriv"), f"--reuid={self.uid}", f"--regid={self.uid}", "--clear-groups"]
+        if not self.ids:
+            return become
+        passwd, subid = os.path.join(folder, "passwd"), os.path.join(folder, "subid")
+        with open("/etc/passwd", encoding="utf-8") as f:
+            lines = f.read()
+        with open(passwd, "w", encoding="utf-8") as f:
+            f.write(f"{lines}boxtest:x:{self.uid}:{self.uid}::/:/bin/sh\n")
+        with open(subid, "w", encoding="utf-8") as f:
+            f.write(f"{self.uid}:{self.FIRST_ID}:{self.COUNT}\n")
+        return ["unshare", "--mount", "--propagation", "private", "sh", "-c",
+                f"mount --bind {passwd} /etc/passwd && mount --bind {subid} /etc/subuid && "
+                f"mount --bind {subid} /etc/subgid && exec \"$@\"", "sh", *become]
+
+    def processes(self):
+        """Living processes of the user, and of ids it gave away."""
+        for status in glob.glob("/proc/[0-9]*/status"):
+            try:
+                with open(status, encoding="utf-8", errors="replace") as f:
+                    text = f.read()
+            except OSError:
+                continue  # it ended
+            uid = int(re.search(r"^Uid:\t(\d+)", text, re.MULTILINE)[1])
+            mine = uid == self.uid or (self.ids and 0 <= uid - self.FIRST_ID < self.COUNT)
+            if mine and not re.search(r"^State:\t[ZX]", text, re.MULTILINE):
+                yield int(status.split("/")[2])
+
+
 class Boxd:
     """One warden and one boxd, with everything below one temporary folder and, in each cgroup
     hierarchy, below one group of our own."""
 
-    def __init__(self, bin_dir, config="", warden_config="", start=True, warden_prefix=()):
+    def __init__(self, bin_dir, config="", warden_config="", start=True, warden_prefix=(),
+                 ordinary=None):
+        """ordinary: both run as this user; else the warden as root, boxd as nobody in particular."""
         self.bin_dir = bin_dir
+        self.ordinary = ordinary
+        self.user = BOXD_UID if ordinary is None else ordinary.uid
         self.warden_prefix = list(warden_prefix)  # a program that starts the warden, with arguments
         self.folder = lib.TemporaryFolder("box-accept-")
         os.chmod(self.folder.path, 0o711)  # boxd's user goes through to its own folder
@@ -87,12 +134,21 @@ class Boxd:
         self.socket = os.path.join(self.warden_dir, "socket")
         self.unix_socket = self.folder.file("state/unix")
         os.mkdir(self.state_dir, 0o700)
-        os.chown(self.state_dir, BOXD_UID, BOXD_UID)
+        os.chown(self.state_dir, self.user, self.user)
         os.mkdir(self.warden_dir, 0o711)
         # The build folder may lie where boxd's user cannot go.
         self.boxd_program = shutil.copy(os.path.join(bin_dir, "boxd"), self.folder.file("boxd"))
-        self._write("warden.yaml", f"socket: {self.socket}\npeer_uid: {BOXD_UID}\n"
-                    f"instance_dir: {self.warden_dir}/instance\ncgroup: /{name}\n{warden_config}")
+        self.warden_program = os.path.join(bin_dir, "box-warden")
+        if ordinary is None:
+            place = f"peer_uid: {BOXD_UID}\ncgroup: /{name}\n"
+        else:
+            place = ""
+            os.chown(self.warden_dir, self.user, self.user)
+            self.warden_prefix += ordinary.prefix(self.folder.path)
+            self.warden_program, *_ = (shutil.copy(os.path.join(bin_dir, program), self.folder.path)
+                                       for program in ("box-warden", "box-agent", "box-files"))
+        self._write("warden.yaml", f"socket: {self.socket}\n"
+                    f"instance_dir: {self.warden_dir}/instance\n{place}{warden_config}")
         self._write("boxd.yaml", f"server:\n  unix_socket: {self.unix_socket}\n  listen:\n"
                     "    - address: 127.0.0.1:0\n      tls: true\n"
                     f"warden:\n  namespace: {self.socket}\nstate_dir: {self.state_dir}\n{config}")
@@ -117,7 +173,7 @@ class Boxd:
     def start_warden(self):
         """The privileged half."""
         self.warden = lib.Server(
-            [*self.warden_prefix, os.path.join(self.bin_dir, "box-warden"), "--backend", "namespace",
+            [*self.warden_prefix, self.warden_program, "--backend", "namespace",
              "--config", self.folder.file("warden.yaml")], self.folder.file(f"warden.{time.monotonic_ns()}.log"))
 
     def start_boxd(self, wait_backend=True):
@@ -135,7 +191,7 @@ class Boxd:
     def spawn_boxd(self):
         """Without waiting for anything."""
         self.boxd = lib.Server(
-            ["setpriv", f"--reuid={BOXD_UID}", f"--regid={BOXD_UID}", "--clear-groups",
+            ["setpriv", f"--reuid={self.user}", f"--regid={self.user}", "--clear-groups",
              "--no-new-privs", "--inh-caps=-all", "--bounding-set=-all", self.boxd_program,
              "--config", self.folder.file("boxd.yaml")],
             self.folder.file(f"boxd.{time.monotonic_ns()}.log"))
@@ -171,6 +227,9 @@ class Boxd:
 
     def processes(self, uid=None):
         """Pids in our cgroups; of one sandbox with its uid."""
+        if self.ordinary is not None:
+            own = {server.pid for server in (self.boxd, self.warden) if server is not None}
+            return set(self.ordinary.processes()) - own
         pids = set()
         for base in self.cgroups:
             for path, _, _ in os.walk(base):

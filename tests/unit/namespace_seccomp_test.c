@@ -180,7 +180,7 @@ static int start(void **state)
 {
     (void)state;
     box_error err;
-    return box_seccomp_compile(&program, &err);
+    return box_seccomp_compile(false, &program, &err);
 }
 
 static int stop(void **state)
