@@ -282,6 +282,9 @@
 #define BOX_MAX_ID_TEMPLATE_VARIABLES 64
 /* STOPPED and ERROR records of one tenant; the oldest goes when there is one more. */
 #define BOX_MAX_SESSION_RECORDS 1024
+/* Sessions and tenants that are looked at for one that makes room in a full server, under the
+ * table's lock: some microseconds. The largest tenants come first. */
+#define BOX_EVICT_LOOKS 256
 /* Sandboxes kept ready for those to come (box.warm_pool): each costs what an idle session costs.
  * How many are made at once, so that callers' own creates find helpers; how long after one was
  * taken the next is begun; and the pause after a failure, doubled from the first to the second. */

@@ -143,6 +143,8 @@ int box_sessions_set_defaults(box_sessions *all, box_session_defaults *next, boo
 
 static void configure(box_sessions *all, const box_sessions_config *c)
 {
+    for (size_t i = 0; i < BOX_TENANCY_SIZES; i++)
+        box_list_init(&all->by_size[i]);
     all->loops = c->loops;
     all->instance = c->instance;
     all->max_sessions_per_tenant =

@@ -138,6 +138,7 @@ static box_tenancy *tenant_get(box_sessions *all, const char *name)
     box_list_init(&t->sessions);
     box_list_init(&t->ended);
     box_list_init(&t->idle);
+    box_list_init(&t->of_size);
     (void)box_map_put(all->tenants, name, t); /* none was there */
     return t;
 }
@@ -146,6 +147,7 @@ void box_tenancy_drop_if_unused(box_sessions *all, box_tenancy *t)
 {
     if (t->live > 0 || !box_list_empty(&t->sessions))
         return;
+    box_list_remove(&t->of_size);
     (void)box_map_remove(all->tenants, t->name); /* it is t */
     free(t->name);
     free(t);
@@ -246,6 +248,7 @@ static void hand_over_locked(box_session *s, box_tenancy *t)
         return;
     s->all->leaving--;
     t->leaving--;
+    box_tenancy_note_size_locked(s->all, t);
     box_loop_post(s->successor->home, box_sandbox_start, s->successor); /* with the reference */
     s->successor = NULL;
 }
@@ -257,6 +260,7 @@ static void ended_locked(box_session *s)
     box_tenancy *t = box_map_get(all->tenants, s->tenant_name);
     all->live--;
     t->live--;
+    box_tenancy_note_size_locked(all, t);
     all->staying -= s->stays;
     hand_over_locked(s, t);
     if (!s->in_table) {
@@ -382,6 +386,7 @@ static void insert_locked(box_session *s, box_tenancy *t)
     box_sessions *all = s->all;
     all->live++;
     t->live++;
+    box_tenancy_note_size_locked(all, t);
     box_session *old = box_sessions_find_locked(all, s->tenant_name, s->id);
     if (old != NULL)
         box_session_remove_locked(old);

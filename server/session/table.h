@@ -29,7 +29,11 @@ typedef struct box_tenancy {
     size_t n_ended;
     box_list idle;    /* box_session.of_idle: may be evicted, least recently used first */
     uint32_t leaving; /* of live: evicted, each with a successor that is counted too */
+    box_list of_size; /* in all->by_size while it has idle ones */
 } box_tenancy;
+
+/* Tenants by the logarithm of how many sessions they have. */
+enum { BOX_TENANCY_SIZES = 21 /* a million: limits.sessions_per_tenant */ };
 
 struct box_sessions {
     /* fixed */
@@ -56,6 +60,7 @@ struct box_sessions {
     box_map *by_key;  /* tenant NUL id -> newest box_session */
     box_map *by_uid;  /* every box_session whose sandbox may exist; both maps hold references */
     box_map *tenants; /* name -> box_tenancy */
+    box_list by_size[BOX_TENANCY_SIZES]; /* box_tenancy.of_size */
     uint32_t live, leaving;
     uint64_t running_execs, queued_execs, created_total, execs_total;
     uint32_t states[BOX_SESSION_ERROR + 1]; /* sessions in the table */
@@ -267,9 +272,11 @@ int box_sessions_enter_locked(box_session *s, bool *waits, box_error *err) BOX_M
 void box_sessions_enter_restored_locked(box_session *s, box_time now);
 /* Its state, or what uses it, changed: it becomes the last or none of its tenant's idle ones. */
 void box_session_note_idle_locked(box_session *s);
+/* evict.c: how many it has, or whether any is idle, changed. */
+void box_tenancy_note_size_locked(box_sessions *all, box_tenancy *t);
 /* evict.c: makes room for s, a session of t, when t (or else the server) is full: the least
- * recently used idle session of t, or of tenants that then have no fewer than t, stops and starts s
- * when it is gone. False: there is none. */
+ * recently used idle session of t, or of the largest tenants that then have no fewer than t, stops
+ * and starts s when it is gone. False: there is none. */
 bool box_session_evict_locked(box_session *s, box_tenancy *t, bool tenant_full);
 /* The record leaves the table; the table's reference goes. */
 void box_session_remove_locked(box_session *s);

@@ -171,6 +171,28 @@ static void a_full_server_takes_from_those_who_have_more(void **state)
     rig_done(&r);
 }
 
+static void one_large_tenant_among_many_is_found(void **state)
+{
+    (void)state;
+    enum { SMALL = 50 };
+    rig r;
+    begin(&r, SMALL + 3, 100);
+    for (int i = 0; i < SMALL; i++) {
+        char name[16];
+        (void)snprintf(name, sizeof name, "small%d", i);
+        assert_int_equal(create(&r, name, "s", NULL), BOX_NONE);
+    }
+    create_three(&r, "large");
+    assert_int_equal(create(&r, "new", "1", NULL), BOX_NONE);
+    assert_evicted(&r, "large", "a");
+    assert_int_equal(create(&r, "newer", "1", NULL), BOX_NONE);
+    assert_evicted(&r, "large", "b");
+    assert_int_equal(create(&r, "newest", "1", NULL), BOX_SESSION_LIMIT); /* all have one */
+    assert_running(&r, "large", "c");
+    assert_running(&r, "small0", "s");
+    rig_done(&r);
+}
+
 static void nobody_pushes_out_one_who_has_no_more_than_he(void **state)
 {
     (void)state;
@@ -241,6 +263,7 @@ int main(void)
         cmocka_unit_test(the_new_one_is_made_when_the_old_one_is_gone),
         cmocka_unit_test(one_that_waits_for_room_can_be_deleted),
         cmocka_unit_test(a_full_server_takes_from_those_who_have_more),
+        cmocka_unit_test(one_large_tenant_among_many_is_found),
         cmocka_unit_test(nobody_pushes_out_one_who_has_no_more_than_he),
         cmocka_unit_test(no_idle_end_is_for_those_who_may),
         cmocka_unit_test(a_session_without_idle_end_ends_with_its_lifetime),
