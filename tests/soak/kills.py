@@ -1,6 +1,6 @@
 """Box under load while boxd, its warden or agents of sandboxes are killed (SIGKILL) at random moments.
 
-    kills.py PROGRAMS STUBS [--count 200] [--seed N] [--workers 6] [--settle 10]
+    kills.py PROGRAMS STUBS [--count 200] [--seed N] [--workers 6] [--settle 10] [--user KIND]
 
 What must hold, each time: Health is SERVING again; every answer to a command is the whole truth, a
 proper error, or SANDBOX_LOST of a sandbox whose agent was killed; no session is lost but those whose
@@ -301,11 +301,15 @@ class Kills:
         self.facts = Facts()
         self.beside = Bystander(options.programs, self.facts)
         try:
-            self.boxd = Boxd(options.programs)
+            self.boxd = Boxd(options.programs, ordinary=self.user())
         except BaseException:
             self.beside.boxd.kill()
             raise
         self.keepers = []
+
+    def user(self):
+        """Who boxd and its warden run as: None = as in production."""
+        return None if self.options.user == "root" else boxd_lib.Ordinary(self.options.user == "ids")
 
     # --- what is there ----------------------------------------------------------------------------
 
@@ -337,9 +341,21 @@ class Kills:
         return [boxd_lib.fd_count(server.pid) for server in (self.boxd.boxd, self.boxd.warden)]
 
     def sandboxes(self):
-        """Uids of those whose control groups are there."""
+        """Uids of those whose control groups are there, or where there are none, state files."""
+        if self.boxd.ordinary is not None:
+            return {uid for uid, _ in self.states()}
         names = {os.path.basename(path) for path in self.boxd.sandbox_groups()}
         return {name for name in names if re.fullmatch(r"[0-9a-f]{32}", name)}
+
+    def states(self):
+        """(uid, pid of the agent) of the warden's state files (backends/warden/state.c)."""
+        for path in boxd_lib.glob.glob(f"{self.boxd.warden_dir}/instance/sandbox-*"):
+            try:
+                with open(path, "rb") as f:
+                    record = f.read()[4 + 4 + 40:]
+            except OSError:
+                continue  # it went
+            yield record[:16].hex(), int.from_bytes(record[32:36], sys.byteorder)
 
     def settle(self):
         """The load rests: nothing is there but one sandbox for each persistent session."""
@@ -365,13 +381,8 @@ class Kills:
 
     def agents(self):
         """(uid, pid) of the agents that are there now."""
-        found = []
-        for base in self.boxd.cgroups[:1]:
-            for path in boxd_lib.glob.glob(f"{base}/*/*/agent/cgroup.procs"):
-                uid = path.split("/")[-3]
-                found += [(uid, pid) for pid in boxd_lib.read_numbers(path)
-                          if boxd_lib.pid_inside(pid) == 1]
-        return found
+        return [(uid, pid) for uid, pid in self.states()
+                if pid > 0 and boxd_lib.pid_inside(pid) == 1]
 
     def kill_agent(self):
         """One of them, if there is any."""
@@ -521,6 +532,8 @@ def main():
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 30))
     parser.add_argument("--workers", type=int, default=6)
     parser.add_argument("--settle", type=int, default=10)
+    parser.add_argument("--user", choices=("root", "ids", "one-id"), default="root",
+                        help="of boxd and its warden; ids: with ranges in /etc/subuid")
     parser.add_argument("--verbose", action="store_true")
     options = parser.parse_args()
     boxd_lib.need_root()
