@@ -186,9 +186,9 @@ static const box_config_key keys[] = {
 };
 
 /* Keys of box-warden, which may share its environment (backends/warden/config.c). */
-static const char *const warden_keys[] = {"socket", "peer_uid", "instance_dir",
-                                          "agent",  "cgroup",   "allowed_roots",
-                                          "images", "maxima",   NULL};
+static const char *const warden_keys[] = {
+    "socket",        "peer_uid", "instance_dir", "agent", "cgroup",
+    "allowed_roots", "images",   "maxima",       "disk",  NULL};
 
 /* What a check needs besides the struct. */
 typedef struct checker {

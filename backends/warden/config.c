@@ -5,6 +5,8 @@
 #include <stdint.h>
 #include <unistd.h>
 
+#include "base/alloc.h"
+#include "base/limits.h"
 #include "base/log.h"
 
 #define MIB (INT64_C(1) << 20)
@@ -19,6 +21,13 @@ static const box_config_key root_fields[] = {
     {"owner_uid", BOX_CONFIG_INT, offsetof(box_allowed_root, owner_uid), .min = 0,
      .max = UINT32_MAX - 1,
      .help = "The one host uid (1000 or above) that the sandbox's user stands for there."},
+};
+
+static const box_config_key class_fields[] = {
+    {"size", BOX_CONFIG_BYTES, offsetof(box_disk_class, bytes), .min = BOX_DISK_MIN_BYTES,
+     .max = BOX_DISK_MAX_BYTES, .help = "Largest workspace that fits."},
+    {"ready", BOX_CONFIG_INT, offsetof(box_disk_class, ready), .number = 1, .min = 1,
+     .max = BOX_DISK_MAX_READY, .help = "How many are kept ready."},
 };
 
 #define FIELD(name) offsetof(box_warden_config, name)
@@ -39,14 +48,28 @@ static const box_config_key keys[] = {
      .n_fields = BOX_COUNT(root_fields), .record_size = sizeof(box_allowed_root),
      .help = "Host directories that host_path may name or lie beneath; empty: none."},
     {"images", BOX_CONFIG_NOT_BUILT, 0, .help = "imported images"},
+    {"disk.directory", BOX_CONFIG_STRING, FIELD(disk.directory),
+     .help = "Directory (mode 0700) on a disk for the workspaces of persistent sandboxes and those "
+             "above 256MiB; absent: none are on disk."},
+    {"disk.pool", BOX_CONFIG_RECORDS, FIELD(disk.pool), .max = BOX_DISK_MAX_CLASSES,
+     .fields = class_fields, .n_fields = BOX_COUNT(class_fields),
+     .record_size = sizeof(box_disk_class),
+     .help = "Workspaces kept ready, a list of {size, ready}; absent: 2 of 256MiB, 2 of 1GiB, 1 of "
+             "4GiB."},
+    {"disk.total", BOX_CONFIG_BYTES, FIELD(disk.total_bytes), .max = BOX_DISK_MAX_BYTES,
+     .help = "Most that all workspaces on disk together may grow to; 0: what the disk has room "
+             "for."},
+    {"disk.keep_free", BOX_CONFIG_BYTES, FIELD(disk.keep_free_bytes), .number = GIB,
+     .max = BOX_DISK_MAX_BYTES, .help = "What of the disk stays free if they all fill up."},
     {"maxima.memory", BOX_CONFIG_BYTES, FIELD(maxima.memory_bytes), .number = 16 * GIB,
      .min = 16 * MIB, .max = INT64_C(1) << 44, .help = "Largest memory limit of one sandbox."},
     {"maxima.pids", BOX_CONFIG_INT, FIELD(maxima.pids), .number = 4096, .min = 1, .max = 4194304,
      .help = "Most processes of one sandbox."},
     {"maxima.cpu_millis", BOX_CONFIG_INT, FIELD(maxima.cpu_millis), .number = 64000, .min = 10,
      .max = 1024000, .help = "Most CPU of one sandbox, in thousandths of a core."},
-    {"maxima.workspace", BOX_CONFIG_BYTES, FIELD(maxima.workspace_bytes), .number = 256 * MIB,
-     .min = MIB, .max = 256 * MIB, .help = "Largest private workspace."},
+    {"maxima.workspace", BOX_CONFIG_BYTES, FIELD(maxima.workspace_bytes), .number = 16 * GIB,
+     .min = MIB, .max = BOX_DISK_MAX_BYTES,
+     .help = "Largest private workspace; above 256MiB it needs disk.directory."},
     {"maxima.tmp", BOX_CONFIG_BYTES, FIELD(maxima.tmp_bytes), .number = GIB, .min = MIB,
      .max = 64 * GIB, .help = "Largest /tmp."},
     {"maxima.home", BOX_CONFIG_BYTES, FIELD(maxima.home_bytes), .number = GIB, .min = MIB,
@@ -111,15 +134,43 @@ static const char *find_peer(const char *text, uid_t *out)
     return NULL;
 }
 
+static int by_size(const void *a, const void *b)
+{
+    const box_disk_class *x = a;
+    const box_disk_class *y = b;
+    return (x->bytes > y->bytes) - (x->bytes < y->bytes);
+}
+
+static int check_disk(const box_config_origin *origin, box_disk_config *d, box_error *err)
+{
+    static const box_disk_class usual[] = {{256 * MIB, 2}, {GIB, 2}, {4 * GIB, 1}};
+    if (check_absolute(origin, "disk.directory", d->directory, err) < 0)
+        return -1;
+    if (d->pool.count == 0) {
+        d->pool.items = memcpy(box_alloc(sizeof usual), usual, sizeof usual);
+        d->pool.count = BOX_COUNT(usual);
+    }
+    box_disk_class *classes = d->pool.items;
+    qsort(classes, d->pool.count, sizeof *classes, by_size);
+    for (size_t i = 0; i < d->pool.count; i++) {
+        if (classes[i].bytes == 0)
+            return box_config_bad(origin, "disk.pool", err, "a size is missing");
+        if (i > 0 && classes[i].bytes == classes[i - 1].bytes)
+            return box_config_bad(origin, "disk.pool", err, "a size is there twice");
+    }
+    return 0;
+}
+
 static int check(void *conf, const box_config_origin *origin, const void *arg, box_error *err)
 {
-    const box_warden_config *c = conf;
+    box_warden_config *c = conf;
     const box_allowed_root *roots = c->allowed_roots.items;
     (void)arg;
     if (check_absolute(origin, "socket", c->socket, err) < 0 ||
         check_absolute(origin, "instance_dir", c->instance_dir, err) < 0 ||
         check_absolute(origin, "agent", c->agent, err) < 0 ||
-        check_absolute(origin, "cgroup", c->cgroup, err) < 0)
+        check_absolute(origin, "cgroup", c->cgroup, err) < 0 ||
+        check_disk(origin, &c->disk, err) < 0)
         return -1;
     for (size_t i = 0; i < c->allowed_roots.count; i++) {
         if (check_root(origin, &roots[i], i, err) < 0)

@@ -17,6 +17,20 @@ typedef struct box_allowed_root {
     int64_t owner_uid; /* the one host uid (and gid of that number) shown inside as 1000 */
 } box_allowed_root;
 
+/* Images of one size that are kept ready: empty, attached, mounted nowhere yet. */
+typedef struct box_disk_class {
+    int64_t bytes; /* a workspace of up to so many fits */
+    int64_t ready; /* how many */
+} box_disk_class;
+
+/* Workspaces on disk (namespace/image.h). */
+typedef struct box_disk_config {
+    char *directory;         /* NULL = there are none */
+    box_config_records pool; /* box_disk_class, smallest first, no size twice */
+    int64_t total_bytes;     /* 0 = as much as there is room for */
+    int64_t keep_free_bytes;
+} box_disk_config;
+
 typedef struct box_warden_maxima {
     int64_t memory_bytes;
     int64_t pids;
@@ -36,6 +50,7 @@ typedef struct box_warden_config {
     char *agent;        /* NULL = box-agent beside the warden */
     char *cgroup;       /* NULL = the warden's own control group */
     box_config_records allowed_roots; /* box_allowed_root */
+    box_disk_config disk;
     box_warden_maxima maxima;
     int log_level;  /* box_log_level */
     int log_format; /* box_log_format */

@@ -475,6 +475,21 @@
 /* A killed sandbox is gone within this (498 processes took 52 ms: sandbox-facts.md, section 2). */
 #define BOX_SANDBOX_KILL_SECONDS 10
 
+/* Workspaces on disk: sizes kept ready and how many of each; the smallest and largest size. With
+ * blocks of 4 KiB ext4 ends at 16 TiB, a sixteenth of which is inode tables. */
+#define BOX_DISK_MAX_CLASSES 8
+#define BOX_DISK_MAX_READY   64
+#define BOX_DISK_MIN_BYTES   (INT64_C(1) << 20)
+#define BOX_DISK_MAX_BYTES   (INT64_C(14) << 40)
+/* A free loop device may be taken by others between finding and attaching it: tries. */
+#define BOX_DISK_LOOP_TRIES 64
+/* A ready one that was taken is replaced after this, behind the answer to its taker. */
+#define BOX_DISK_FILL_MS 50
+/* Advice to who finds no room. */
+#define BOX_DISK_FULL_RETRY_MS 5000
+/* mke2fs for one size; the usual is 3 ms, 16 TiB take 1 s. */
+#define BOX_DISK_MKFS_SECONDS 20
+
 /* --- namespace backend ------------------------------------------------------------------------ */
 
 /* The agent's own control group: its memory includes the sandbox's network and mount namespaces

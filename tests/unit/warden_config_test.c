@@ -56,6 +56,34 @@ static void every_key_is_read(void **state)
     box_warden_config_done(&c);
 }
 
+static void workspaces_kept_ready_are_put_in_order(void **state)
+{
+    (void)state;
+    box_warden_config c;
+    box_error err;
+    assert_int_equal(parse("", &c, &err), 0);
+    const box_disk_class *classes = c.disk.pool.items;
+    assert_null(c.disk.directory);
+    assert_int_equal(c.disk.pool.count, 3);
+    assert_int_equal(classes[0].bytes, INT64_C(256) << 20);
+    assert_int_equal(classes[0].ready, 2);
+    assert_int_equal(c.disk.keep_free_bytes, INT64_C(1) << 30);
+    box_warden_config_done(&c);
+    static const char yaml[] = "disk:\n  directory: /var/x\n  total: 10GiB\n  keep_free: 0\n"
+                               "  pool: [{size: 2GiB, ready: 3}, {size: 64MiB}]\n";
+    assert_int_equal(parse(yaml, &c, &err), 0);
+    classes = c.disk.pool.items;
+    assert_string_equal(c.disk.directory, "/var/x");
+    assert_int_equal(c.disk.total_bytes, INT64_C(10) << 30);
+    assert_int_equal(c.disk.keep_free_bytes, 0);
+    assert_int_equal(c.disk.pool.count, 2);
+    assert_int_equal(classes[0].bytes, INT64_C(64) << 20);
+    assert_int_equal(classes[0].ready, 1);
+    assert_int_equal(classes[1].bytes, INT64_C(2) << 30);
+    assert_int_equal(classes[1].ready, 3);
+    box_warden_config_done(&c);
+}
+
 static void what_would_be_dangerous_or_useless_is_refused(void **state)
 {
     (void)state;
@@ -71,7 +99,13 @@ static void what_would_be_dangerous_or_useless_is_refused(void **state)
         "allowed_roots:\n  - {path: srv, owner_uid: 1000}\n",
         "allowed_roots:\n  - {path: /srv}\n",
         "maxima: {pids: 0}\n",
-        "maxima: {workspace: 1GiB}\n",
+        "maxima: {workspace: 15TiB}\n",
+        "disk: {directory: var/x}\n",
+        "disk: {pool: [{size: 1GiB}, {ready: 2}]}\n",
+        "disk: {pool: [{size: 1GiB}, {size: 1024MiB}]}\n",
+        "disk: {pool: [{size: 1GiB, ready: 65}]}\n",
+        "disk: {pool: [{size: 512KiB}]}\n",
+        "disk: {total: -1}\n",
         "maxima: {memory: 1}\n",
     };
     box_warden_config c;
@@ -187,6 +221,7 @@ int main(void)
         cmocka_unit_test(the_environment_overrides_by_the_same_names_as_for_boxd),
         cmocka_unit_test(an_empty_file_gives_the_defaults),
         cmocka_unit_test(every_key_is_read),
+        cmocka_unit_test(workspaces_kept_ready_are_put_in_order),
         cmocka_unit_test(what_would_be_dangerous_or_useless_is_refused),
         cmocka_unit_test(a_peer_is_a_name_or_a_number),
     };
