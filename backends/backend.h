@@ -25,6 +25,10 @@ typedef struct box_sandbox_record {
     uint32_t memory_version; /* box_warden_answer.memory_version */
     int64_t memory_bytes;    /* limit of its commands */
     int64_t tmpfs_bytes;     /* sum of its tmpfs sizes: added to each memory limit */
+    int64_t disk_bytes;      /* what its image may grow to; 0 = its workspace is no image */
+    int64_t workspace_bytes; /* limit of a private workspace, 0 = it has none; and on disk what */
+    int64_t workspace_free_bytes;  /* was free at first: the limit and a little more, */
+    int64_t workspace_free_inodes; /* and the limit */
     char mount_path[BOX_WARDEN_MAX_PATH];
     char place[BOX_SANDBOX_PLACE_BYTES]; /* the backend's own words on where it was made */
 } box_sandbox_record;
@@ -36,6 +40,7 @@ typedef struct box_sandbox_fds {
     int devpts;
     int memory;
     int pids;
+    int image; /* adopt: what else holds its image, see make_image */
 } box_sandbox_fds;
 
 /* Makes a record outlive a crash of the helper and the warden. create calls save once `place` is
@@ -57,23 +62,32 @@ typedef struct box_backend_ops {
     int (*open)(const struct box_warden_config *config, box_backend **out, uint32_t *guarantees,
                 char detail[BOX_WARDEN_MAX_NAME], box_error *err);
     void (*close)(box_backend *b);
-    /* `request` is checked and has no defaults left open. `listen_fd` is what the agent inherits.
-     * record->uid, instance, uid_base, flags are filled in before; on failure what was made stays
-     * for destroy. answer->guarantees and memory_version are filled in. */
-    int (*create)(box_backend *b, const box_warden_create *request, int listen_fd,
+    /* Workspaces on disk, with BOX_G_DISK_WORKSPACE only. The size of the file of an image that is
+     * made for a workspace of `bytes`. */
+    int64_t (*image_file_bytes)(int64_t bytes);
+    /* An image for a workspace of up to `bytes`: empty, never used before, and gone with the last
+     * descriptor when no sandbox has it. */
+    int (*make_image)(box_backend *b, int64_t bytes, int *out, box_error *err);
+    /* `request` is checked and has no defaults left open. `listen_fd` is what the agent inherits;
+     * `image`, when record->disk_bytes is not 0, what becomes its workspace. record->uid, instance,
+     * uid_base, flags are filled in before; on failure what was made stays for destroy.
+     * answer->guarantees and memory_version are filled in. */
+    int (*create)(box_backend *b, const box_warden_create *request, int listen_fd, int image,
                   const box_journal *journal, box_sandbox_record *record, box_sandbox_fds *fds,
                   box_warden_answer *answer, box_error *err);
     /* The descriptors of one that lives, after the warden's restart or for another boxd. */
     int (*adopt)(box_backend *b, const box_sandbox_record *record, box_sandbox_fds *fds,
                  box_error *err);
-    /* Idempotent: also cleans up what is left of one that is half made or dead. *oom is set when
-     * the kernel had killed its PID 1 for memory. */
-    int (*destroy)(box_backend *b, const box_sandbox_record *record, uint32_t *oom, box_error *err);
+    /* Idempotent: also cleans up what is left of one that is half made or dead. `image` (-1 =
+     * none) is taken: the last descriptor of its image, closed when no process of it lives. *oom is
+     * set when the kernel had killed its PID 1 for memory. */
+    int (*destroy)(box_backend *b, const box_sandbox_record *record, int image, uint32_t *oom,
+                   box_error *err);
     int (*alive)(box_backend *b, const box_sandbox_record *record, box_alive *out, box_error *err);
     int (*set_limits)(box_backend *b, const box_sandbox_record *record,
                       const box_warden_limits *limits, box_error *err);
-    int (*usage)(box_backend *b, const box_sandbox_record *record, box_warden_answer *out,
-                 box_error *err);
+    int (*usage)(box_backend *b, const box_sandbox_record *record, int image,
+                 box_warden_answer *out, box_error *err);
 } box_backend_ops;
 
 /* The one const array of backends this program was built with; NULL when there is none of that

@@ -58,7 +58,8 @@ static int check_system(const box_warden_config *config, const char *path, box_e
         if (overlaps(path, system_trees[i]))
             return refuse(err, "directories of the host's system are never mounted");
     }
-    if (overlaps(path, config->instance_dir))
+    const char *disk = config->disk.directory;
+    if (overlaps(path, config->instance_dir) || (disk != NULL && overlaps(path, disk)))
         return refuse(err, "Box's own state is never mounted");
     return 0;
 }

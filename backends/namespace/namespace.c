@@ -18,9 +18,12 @@
 #include "namespace/cgroup.h"
 #include "namespace/child.h"
 #include "namespace/hostpath.h"
+#include "namespace/image.h"
+#include "namespace/image_template.h"
 #include "namespace/outer.h"
 #include "namespace/proc.h"
 #include "namespace/program.h"
+#include "namespace/rootfs.h"
 #include "namespace/sandbox.h"
 #include "namespace/seccomp.h"
 #include "warden/config.h"
@@ -33,6 +36,7 @@ struct box_backend {
     const box_warden_config *config;
     box_cgroups *cgroups;
     box_template *template;
+    box_images *images; /* NULL = none */
     box_outer *outer; /* NULL: the warden is root */
     box_ids ids;
     int agent;
@@ -45,17 +49,18 @@ struct box_backend {
 
 static void plan_init(box_sandbox_plan *plan)
 {
-    *plan = (box_sandbox_plan){.host_path = -1, .setup = -1, .cgroup = -1, .report = -1, .go = -1};
+    *plan = (box_sandbox_plan){
+        .workspace = -1, .image = -1, .setup = -1, .cgroup = -1, .report = -1, .go = -1};
 }
 
-/* Closes what plan_fill opened; agent, files, filter and listen are borrowed. */
+/* Closes what plan_fill opened; agent, files, filter, image and listen are borrowed. */
 static void plan_done(box_sandbox_plan *plan)
 {
     for (size_t i = 0; i < plan->n_trees; i++)
         box_closep(&plan->trees[i]);
     for (size_t i = 0; i < plan->n_box_procs; i++)
         box_closep(&plan->box_procs[i]);
-    box_closep(&plan->host_path);
+    box_closep(&plan->workspace);
     box_closep(&plan->setup);
     box_closep(&plan->cgroup);
     box_closep(&plan->report);
@@ -86,7 +91,7 @@ static int plan_setup(const box_backend *b, box_sandbox_plan *plan, box_error *e
         .flags = b->ids == BOX_IDS_ONE ? BOX_AGENT_SETUP_ONE_USER : 0,
         .max_processes = process_limit(b, plan->request),
     };
-    if (plan->host_path < 0)
+    if (plan->request->host_path[0] == '\0')
         memcpy(setup.workspace, plan->request->mount_path, sizeof setup.workspace);
     return box_fd_memfd("box-setup", &setup, sizeof setup, &plan->setup, err);
 }
@@ -109,7 +114,7 @@ static int plan_fill(const box_backend *b, const box_warden_create *request,
     bool read_only = (request->flags & BOX_CREATE_HOST_READ_ONLY) != 0;
     if (request->host_path[0] != '\0' &&
         box_hostpath_open(b->config, request->host_path, read_only, record->uid_base,
-                          &plan->host_path, err) < 0)
+                          &plan->workspace, err) < 0)
         return -1;
     n = box_cgroups_entries(record, plan->box_procs, BOX_AGENT_MAX_BOX_PROCS, err);
     if (n < 0)
@@ -119,10 +124,10 @@ static int plan_fill(const box_backend *b, const box_warden_create *request,
     return plan_setup(b, plan, err);
 }
 
-static int64_t tmpfs_sum(const box_warden_create *r)
+static int64_t tmpfs_sum(const box_warden_create *r, bool on_disk)
 {
     int64_t sum = r->tmp_bytes + r->home_bytes + r->shm_bytes;
-    sum += r->host_path[0] == '\0' ? r->workspace_bytes : 0;
+    sum += r->host_path[0] == '\0' && !on_disk ? r->workspace_bytes : 0;
     return sum + ((r->flags & BOX_CREATE_WRITABLE_ROOT) != 0 ? BOX_ROOT_BYTES : 0);
 }
 
@@ -179,25 +184,53 @@ static int run_child(const box_backend *b, const box_warden_create *request,
 static int namespace_adopt(box_backend *b, const box_sandbox_record *record, box_sandbox_fds *fds,
                            box_error *err);
 
+/* Kernels before 6.15 clone nothing of a mount that is nowhere: there the child takes its part of
+ * it, which costs an unmount. */
+static void plan_image(box_sandbox_plan *plan, int image)
+{
+    plan->workspace = open_tree(image, BOX_IMAGE_FILES, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
+    plan->image = plan->workspace < 0 ? image : -1;
+}
+
+/* Limits of the private workspace, as usage is told against them. */
+static int set_workspace(const box_warden_create *request, int image, box_sandbox_record *record,
+                         box_error *err)
+{
+    box_image_room room = {0};
+    if (request->host_path[0] == '\0')
+        record->workspace_bytes = request->workspace_bytes;
+    if (image >= 0 && box_image_assign(image, request->workspace_bytes,
+                                       record->uid_base + BOX_INSIDE_UID, &room, err) < 0)
+        return -1;
+    record->workspace_free_bytes = room.bytes;
+    record->workspace_free_inodes = room.inodes;
+    return 0;
+}
+
 static int namespace_create(box_backend *b, const box_warden_create *request, int listen_fd,
-                            const box_journal *journal, box_sandbox_record *record,
+                            int image, const box_journal *journal, box_sandbox_record *record,
                             box_sandbox_fds *fds, box_warden_answer *answer, box_error *err)
 {
-    record->tmpfs_bytes = tmpfs_sum(request);
+    record->tmpfs_bytes = tmpfs_sum(request, image >= 0);
     record->memory_version = box_cgroups_memory_version(b->cgroups);
     memcpy(record->mount_path, request->mount_path, sizeof record->mount_path);
-    if (box_cgroups_place(b->cgroups, record->place, err) < 0 ||
+    if (set_workspace(request, image, record, err) < 0 ||
+        box_cgroups_place(b->cgroups, record->place, err) < 0 ||
         journal->save(journal->owner, record, err) < 0 ||
         (b->outer != NULL && box_outer_enter(b->outer, err) < 0) ||
         box_cgroups_make(record, (uid_t)base_of(b, record), err) < 0)
         return -1;
     BOX_AUTO(plan_done) box_sandbox_plan plan;
     plan_init(&plan);
+    if (image >= 0)
+        plan_image(&plan, image);
     if (plan_fill(b, request, record, listen_fd, &plan, err) < 0 ||
         run_child(b, request, journal, &plan, record, err) < 0 ||
         namespace_adopt(b, record, fds, err) < 0)
         return -1;
     answer->guarantees = b->guarantees;
+    if (image < 0)
+        answer->guarantees &= ~(uint32_t)BOX_G_DISK_WORKSPACE;
     answer->memory_version = record->memory_version;
     return 0;
 }
@@ -235,13 +268,16 @@ static int namespace_adopt(box_backend *b, const box_sandbox_record *record, box
     fds->cgroup = box_cgroups_command_dir(record);
     fds->memory = box_cgroups_memory_dir(record);
     fds->pids = box_cgroups_pids_dir(record);
+    if (record->disk_bytes > 0)
+        fds->image = open_inside(record->pid, record->mount_path, O_PATH);
     return 0;
 }
 
-static int namespace_destroy(box_backend *b, const box_sandbox_record *record, uint32_t *oom,
-                             box_error *err)
+static int namespace_destroy(box_backend *b, const box_sandbox_record *record, int image,
+                             uint32_t *oom, box_error *err)
 {
     (void)b;
+    BOX_AUTO(box_closep) int held = image;
     BOX_AUTO(box_closep) int pidfd = -1;
     if (box_proc_open(record->pid, record->start_time, &pidfd, err) < 0)
         return -1;
@@ -253,6 +289,7 @@ static int namespace_destroy(box_backend *b, const box_sandbox_record *record, u
         if (!box_proc_wait(pidfd, BOX_SANDBOX_KILL_SECONDS * 1000))
             return box_fail(err, BOX_DEADLINE, "the sandbox does not die");
     }
+    box_closep(&held); /* unmounted, detached, removed: some ms, more when it was written a lot */
     return box_cgroups_remove(record, err);
 }
 
@@ -274,19 +311,56 @@ static int namespace_set_limits(box_backend *b, const box_sandbox_record *record
     return box_cgroups_limit(record, limits, err);
 }
 
-static int namespace_usage(box_backend *b, const box_sandbox_record *record, box_warden_answer *out,
-                           box_error *err)
+/* Inside, only the view of a file system tells: what the sandbox may have put in the way is none
+ * of that kind and size. */
+static void usage_of_tmpfs(const box_sandbox_record *record, box_warden_answer *out)
+{
+    BOX_AUTO(box_closep) int dir = open_inside(record->pid, record->mount_path, O_PATH);
+    struct statfs fs;
+    if (dir < 0 || fstatfs(dir, &fs) < 0 || fs.f_type != 0x01021994 /* TMPFS_MAGIC */ ||
+        (int64_t)fs.f_blocks != record->workspace_bytes / fs.f_bsize)
+        return;
+    out->workspace_bytes = (int64_t)(fs.f_blocks - fs.f_bfree) * fs.f_bsize;
+    out->workspace_limit_bytes = (int64_t)fs.f_blocks * fs.f_bsize;
+    out->workspace_inodes = (int64_t)(fs.f_files - fs.f_ffree);
+    out->workspace_inode_limit = (int64_t)fs.f_files;
+}
+
+static int64_t difference(int64_t before, int64_t now)
+{
+    return before > now ? before - now : 0;
+}
+
+static void usage_of_image(const box_sandbox_record *record, int image, box_warden_answer *out)
+{
+    box_image_room room;
+    box_error ignored; /* a number that is not known is absent */
+    if (image < 0 || box_image_free(image, &room, &ignored) < 0)
+        return;
+    out->workspace_bytes = difference(record->workspace_free_bytes, room.bytes);
+    out->workspace_limit_bytes = record->workspace_bytes;
+    out->workspace_inodes = difference(record->workspace_free_inodes, room.inodes);
+    out->workspace_inode_limit = record->workspace_free_inodes;
+}
+
+static int namespace_usage(box_backend *b, const box_sandbox_record *record, int image,
+                           box_warden_answer *out, box_error *err)
 {
     (void)b;
     (void)err;
     box_cgroups_usage(record, out);
     out->workspace_bytes = -1;
-    BOX_AUTO(box_closep) int dir = open_inside(record->pid, record->mount_path, O_PATH);
-    struct statfs fs;
-    /* A host_path mount would show the whole of the host's file system. */
-    if (dir >= 0 && fstatfs(dir, &fs) == 0 && fs.f_type == 0x01021994 /* TMPFS_MAGIC */)
-        out->workspace_bytes = (int64_t)(fs.f_blocks - fs.f_bfree) * fs.f_bsize;
+    if (record->disk_bytes > 0)
+        usage_of_image(record, image, out);
+    else if (record->workspace_bytes > 0)
+        usage_of_tmpfs(record, out);
     return 0;
+}
+
+static int namespace_make_image(box_backend *b, int64_t bytes, int *out, box_error *err)
+{
+    return b->images != NULL ? box_images_make(b->images, bytes, out, err)
+                             : box_fail(err, BOX_INTERNAL, "there are no workspaces on disk");
 }
 
 /* --- open ------------------------------------------------------------------------------------- */
@@ -344,6 +418,7 @@ static void namespace_close(box_backend *b)
     if (b == NULL)
         return;
     box_template_close(b->template);
+    box_images_close(b->images);
     box_outer_close(b->outer);
     box_cgroups_close(b->cgroups);
     box_closep(&b->agent);
@@ -383,6 +458,22 @@ static int open_filter(bool one_user, int *out, box_error *err)
     return box_fd_memfd("box-filter", box_buf_data(&program), box_buf_len(&program), out, err);
 }
 
+/* Where they are configured and the host can have them; else `why` is what the report says. */
+static bool open_images(box_backend *b, char *why, size_t size)
+{
+    box_error err = {0};
+    const box_disk_config *disk = &b->config->disk;
+    if (disk->directory == NULL)
+        (void)snprintf(why, size, "no disk.directory");
+    else if (b->outer != NULL)
+        (void)snprintf(why, size, "no workspaces on disk: loop devices need root");
+    else if (box_images_open(disk, &b->images, &err) < 0)
+        (void)snprintf(why, size, "no workspaces on disk: %.120s", err.msg);
+    else
+        (void)snprintf(why, size, "workspaces on disk");
+    return b->images != NULL;
+}
+
 static int namespace_open(const struct box_warden_config *config, box_backend **out,
                           uint32_t *guarantees, char detail[BOX_WARDEN_MAX_NAME], box_error *err)
 {
@@ -397,9 +488,12 @@ static int namespace_open(const struct box_warden_config *config, box_backend **
         return -1;
     b->guarantees = kernel_guarantees(b) | box_cgroups_guarantees(b->cgroups);
     struct utsname host;
+    char disk[160];
     (void)uname(&host); /* fails only for a bad pointer */
-    (void)snprintf(detail, BOX_WARDEN_MAX_NAME, "cgroup %s, kernel %.64s%s",
-                   box_cgroups_kind(b->cgroups), host.release, privilege(b));
+    if (open_images(b, disk, sizeof disk))
+        b->guarantees |= BOX_G_DISK_WORKSPACE;
+    (void)snprintf(detail, BOX_WARDEN_MAX_NAME, "cgroup %s, kernel %.32s%s, %s",
+                   box_cgroups_kind(b->cgroups), host.release, privilege(b), disk);
     *guarantees = b->guarantees;
     *out = box_take(b);
     return 0;
@@ -411,6 +505,8 @@ const box_backend_ops box_namespace_ops = {
     .pid1_is_all = true,
     .open = namespace_open,
     .close = namespace_close,
+    .image_file_bytes = box_image_file_bytes,
+    .make_image = namespace_make_image,
     .create = namespace_create,
     .adopt = namespace_adopt,
     .destroy = namespace_destroy,

@@ -9,6 +9,7 @@
 
 #include "base/fd.h"
 #include "base/limits.h"
+#include "namespace/image.h"
 
 enum { BLOCK = 4096 /* one inode for each, and no size smaller: tmpfs(5) counts pages */ };
 
@@ -78,6 +79,20 @@ static int add_trees(const box_sandbox_plan *plan, box_error *err)
     return 0;
 }
 
+/* Only what is its own of the image: the top goes again when that is cloned. */
+static int mount_image(int image, const char *path, box_error *err)
+{
+    char files[BOX_WARDEN_MAX_PATH + sizeof BOX_IMAGE_FILES];
+    (void)snprintf(files, sizeof files, "%s/" BOX_IMAGE_FILES, path);
+    if (move_tree(image, path, err) < 0)
+        return -1;
+    BOX_AUTO(box_closep)
+    int tree = open_tree(AT_FDCWD, files, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
+    if (tree < 0 || umount2(path, MNT_DETACH) < 0)
+        return box_fail_errno(err, "take the files of an image");
+    return move_tree(tree, path, err);
+}
+
 static int add_volumes(const box_sandbox_plan *plan, box_error *err)
 {
     const box_warden_create *r = plan->request;
@@ -89,8 +104,10 @@ static int add_volumes(const box_sandbox_plan *plan, box_error *err)
         mount_tmpfs("dev/shm", r->shm_bytes, 01777, owner, err) < 0 ||
         make_path(workspace, err) < 0)
         return -1;
-    if (plan->host_path >= 0)
-        return move_tree(plan->host_path, workspace, err);
+    if (plan->workspace >= 0)
+        return move_tree(plan->workspace, workspace, err);
+    if (plan->image >= 0)
+        return mount_image(plan->image, workspace, err);
     return mount_tmpfs(workspace, r->workspace_bytes, 0755, BOX_INSIDE_UID, err);
 }
 

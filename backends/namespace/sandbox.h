@@ -23,7 +23,8 @@ typedef struct box_sandbox_plan {
     int trees[BOX_TEMPLATE_MAX_TREES]; /* detached mounts, moved to names */
     const char *names[BOX_TEMPLATE_MAX_TREES];
     size_t n_trees;
-    int host_path; /* detached mount for mount_path, or -1: a tmpfs */
+    int workspace; /* detached mount for mount_path, or -1: */
+    int image;     /* the workspace is a part of this detached mount, or -1: a tmpfs */
     int agent;     /* memfd of the program */
     int files;     /* memfd of box-files */
     int filter;

@@ -40,15 +40,20 @@ static int ask_create(box_warden *w, warden_conn *c, uint64_t id, const void *bo
     box_warden_create request;
     memcpy(&request, body, sizeof request);
     warden_sandbox *s;
+    int64_t disk_bytes;
     if (check_listener(*fd, err) < 0 || too_busy(w, err) < 0 ||
         box_warden_create_check(&request, w->config, w->ops->name, w->guarantees, err) < 0 ||
+        box_warden_disk_admit(w, &request, &disk_bytes, err) < 0 ||
         box_warden_sandbox_add(w, &request.uid, &c->instance, request.flags, &s, err) < 0)
         return -1;
+    s->record.disk_bytes = disk_bytes;
     if (box_warden_memory_admit(w, s, &request, err) < 0) {
         box_warden_sandbox_free(w, s);
         return -1;
     }
     s->conn = c->serial;
+    if (disk_bytes > 0)
+        box_warden_disk_claim(w, s, request.workspace_bytes, c->serial);
     warden_job *job = box_warden_job_new(JOB_CREATE, s, c->serial, id);
     job->create = request;
     job->listen_fd = box_take_fd(fd);

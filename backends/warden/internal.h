@@ -1,6 +1,6 @@
 /* What the files of the warden's main loop share. warden.c owns the loop, conn.c connections,
  * ask.c their requests, job.c the queue and helpers, sandbox.c the table and what happens to a
- * sandbox. */
+ * sandbox, disk.c images of workspaces. */
 #pragma once
 
 #include <sys/types.h>
@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/list.h"
 #include "base/map.h"
+#include "warden/image_pool.h"
 #include "warden/uids.h"
 #include "warden/warden.h"
 
@@ -46,19 +47,22 @@ typedef enum job_kind {
     JOB_USAGE,
     JOB_KEEP,
     JOB_ADOPT, /* after the warden's start: find out whether it lives */
+    JOB_IMAGE, /* before its CREATE, when none was ready */
+    JOB_FILL,  /* an image for the pool: of no sandbox */
 } job_kind;
 
 struct warden_sandbox;
 
-/* One operation on one sandbox: waits in the queue, then runs in a helper. */
+/* One operation, of all but FILL on one sandbox: waits in the queue, then runs in a helper. */
 typedef struct warden_job {
     box_list link;
     job_kind kind;
-    struct warden_sandbox *sandbox; /* lives at least as long as its jobs */
+    struct warden_sandbox *sandbox; /* lives at least as long as its jobs; FILL: NULL */
     uint64_t conn;                  /* serial of who asked; 0 = the warden itself */
     uint64_t id;                    /* of the request */
     box_warden_create create;
     box_warden_limits limits;
+    int64_t image_bytes; /* IMAGE, FILL */
     int listen_fd;
     warden_watch helper; /* pidfd */
     pid_t pid;
@@ -67,14 +71,16 @@ typedef struct warden_job {
     box_time not_before; /* of JOB_DESTROY, unless the sandbox is dead before */
 } warden_job;
 
-/* What a helper sends, with the descriptors that answer.fds tells. */
+/* What a helper sends, with the descriptors that answer.fds tells, and after them an image's. */
 typedef struct warden_result {
     box_error error;
     box_sandbox_record record;
     box_warden_answer answer;
     uint32_t oom;
-    uint32_t reserved;
+    bool has_image;
 } warden_result;
+
+enum { RESULT_MAX_FDS = BOX_ANSWER_MAX_FDS + 1 };
 
 /* A SWEEP that waits for its sandboxes. */
 typedef struct warden_sweep {
@@ -101,6 +107,9 @@ typedef enum sandbox_state {
 typedef struct warden_sandbox {
     box_sandbox_record record;
     warden_watch pid; /* pidfd of PID 1 */
+    /* What holds its image besides itself, or -1: so its end does not wait for an unmount, which
+     * is left to the helper that destroys it. */
+    int image;
     sandbox_state state;
     bool busy;            /* a helper works on it */
     bool owns_uids;       /* its range is marked as taken */
@@ -123,7 +132,7 @@ struct box_warden {
     uid_t peer_uid;
     int epoll;
     int state_dir;
-    int slots[2];       /* in a helper: the request's descriptor and the result's socket */
+    int slots[3];       /* in a helper: the request's descriptor, the result's socket, the image */
     int last_static_fd; /* descriptors above it belong to connections and jobs */
     warden_watch signals;
     warden_watch listener;
@@ -131,10 +140,13 @@ struct box_warden {
     size_t n_conns;
     uint64_t next_serial;
     box_uids *uids;
-    box_map *sandboxes;   /* by uid bytes */
-    int64_t memory_bytes; /* that all sandboxes together may use */
-    box_list queue;       /* warden_job */
-    size_t n_queue;       /* those that boxd asked for */
+    box_image_pool *images; /* NULL = no workspaces on disk */
+    bool filling;           /* a FILL is queued or runs */
+    box_time fill_at;       /* none begins before */
+    box_map *sandboxes;     /* by uid bytes */
+    int64_t memory_bytes;   /* that all sandboxes together may use */
+    box_list queue;         /* warden_job */
+    size_t n_queue;         /* those that boxd asked for */
     box_list running;
     size_t n_running;
     bool deferred; /* a job of the queue waits for its time alone */
@@ -174,6 +186,21 @@ void box_warden_conn_exited(box_warden *w, const box_uid *instance,
 int box_warden_conn_ask(box_warden *w, warden_conn *c, const box_warden_header *h, const void *body,
                         int *fd, box_error *err) BOX_MUST_USE;
 
+/* disk.c */
+void box_warden_disk_open(box_warden *w);
+/* Whether all workspaces on disk have room when this one fills up too: 0 and what it may grow to
+ * (0 = it is not on disk), or QUOTA. */
+int box_warden_disk_admit(box_warden *w, const box_warden_create *request, int64_t *disk_bytes,
+                          box_error *err) BOX_MUST_USE;
+/* An image for `s`, which was admitted: a ready one, or a job that makes it. */
+void box_warden_disk_claim(box_warden *w, warden_sandbox *s, int64_t workspace_bytes,
+                           uint64_t conn);
+/* Queues the making of one that is missing, when nothing else is to be done or it is time. */
+void box_warden_disk_fill(box_warden *w);
+/* A FILL has ended; *image is taken or left. */
+void box_warden_disk_filled(box_warden *w, const warden_job *job, const box_error *error,
+                            int *image);
+
 /* job.c */
 warden_job *box_warden_job_new(job_kind kind, warden_sandbox *s, uint64_t conn, uint64_t id);
 /* Takes the job. */
@@ -184,6 +211,10 @@ void box_warden_jobs_pump(box_warden *w);
 void box_warden_jobs_forget(box_warden *w, uint64_t conn);
 /* A job that never started: its descriptor is closed. */
 void box_warden_job_free(box_warden *w, warden_job *job);
+/* The CREATE of that sandbox, while it waits; NULL when there is none. */
+warden_job *box_warden_job_create_of(const box_warden *w, const warden_sandbox *s);
+/* A job that waits is not to be done any more. */
+void box_warden_job_drop(box_warden *w, warden_job *job);
 
 /* sandbox.c */
 warden_sandbox *box_warden_sandbox_find(const box_warden *w, const box_uid *uid);

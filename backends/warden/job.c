@@ -15,7 +15,7 @@
 #include "warden/internal.h"
 #include "warden/state.h"
 
-enum { SLOT_REQUEST = 0, SLOT_RESULT = 1 };
+enum { SLOT_REQUEST = 0, SLOT_RESULT = 1, SLOT_IMAGE = 2 };
 
 warden_job *box_warden_job_new(job_kind kind, warden_sandbox *s, uint64_t conn, uint64_t id)
 {
@@ -42,6 +42,29 @@ void box_warden_job_queue(box_warden *w, warden_job *job)
     w->n_queue += job->conn != 0 ? 1 : 0;
 }
 
+void box_warden_job_drop(box_warden *w, warden_job *job)
+{
+    box_list_remove(&job->link);
+    w->n_queue -= job->conn != 0 ? 1 : 0;
+    box_warden_job_free(w, job);
+}
+
+warden_job *box_warden_job_create_of(const box_warden *w, const warden_sandbox *s)
+{
+    for (box_list *at = w->queue.next; at != &w->queue; at = at->next) {
+        warden_job *job = BOX_CONTAINER(at, warden_job, link);
+        if (job->sandbox == s && job->kind == JOB_CREATE)
+            return job;
+    }
+    return NULL;
+}
+
+static warden_result new_result(const warden_job *job)
+{
+    return job->sandbox != NULL ? (warden_result){.record = job->sandbox->record}
+                                : (warden_result){0};
+}
+
 /* --- in the helper ---------------------------------------------------------------------------- */
 
 static int save(void *owner, const box_sandbox_record *record, box_error *err)
@@ -51,7 +74,7 @@ static int save(void *owner, const box_sandbox_record *record, box_error *err)
 }
 
 /* Descriptors in the order of the BOX_ANSWER_FD_ bits. */
-static size_t pack_fds(const box_sandbox_fds *fds, uint32_t *bits, int out[BOX_ANSWER_MAX_FDS])
+static size_t pack_fds(const box_sandbox_fds *fds, uint32_t *bits, int out[RESULT_MAX_FDS])
 {
     const struct {
         int fd;
@@ -71,9 +94,9 @@ static size_t pack_fds(const box_sandbox_fds *fds, uint32_t *bits, int out[BOX_A
     return n;
 }
 
-static int do_destroy(box_warden *w, warden_result *r, box_error *err)
+static int do_destroy(box_warden *w, int image, warden_result *r, box_error *err)
 {
-    if (w->ops->destroy(w->backend, &r->record, &r->oom, err) < 0)
+    if (w->ops->destroy(w->backend, &r->record, image, &r->oom, err) < 0)
         return -1;
     return box_state_remove(w->state_dir, &r->record.uid, err);
 }
@@ -98,22 +121,25 @@ static int do_limits(box_warden *w, const box_warden_limits *limits, warden_resu
     return box_state_write(w->state_dir, &r->record, err);
 }
 
-static int do_job(box_warden *w, const warden_job *job, warden_result *r, box_sandbox_fds *fds,
-                  box_error *err)
+static int do_job(box_warden *w, const warden_job *job, int image, warden_result *r,
+                  box_sandbox_fds *fds, box_error *err)
 {
     const box_journal journal = {.save = save, .owner = w};
     switch (job->kind) {
     case JOB_CREATE:
-        return w->ops->create(w->backend, &job->create, w->slots[SLOT_REQUEST], &journal,
+        return w->ops->create(w->backend, &job->create, w->slots[SLOT_REQUEST], image, &journal,
                               &r->record, fds, &r->answer, err);
     case JOB_DESTROY:
-        return do_destroy(w, r, err);
+        return do_destroy(w, image, r, err);
     case JOB_ALIVE:
         return do_alive(w, r, err);
     case JOB_LIMITS:
         return do_limits(w, &job->limits, r, err);
     case JOB_USAGE:
-        return w->ops->usage(w->backend, &r->record, &r->answer, err);
+        return w->ops->usage(w->backend, &r->record, image, &r->answer, err);
+    case JOB_IMAGE:
+    case JOB_FILL:
+        return w->ops->make_image(w->backend, job->image_bytes, &fds->image, err);
     case JOB_KEEP:
     case JOB_ADOPT:
         r->answer.alive = BOX_ALIVE;
@@ -122,13 +148,20 @@ static int do_job(box_warden *w, const warden_job *job, warden_result *r, box_sa
     return box_fail(err, BOX_INTERNAL, "no such job");
 }
 
-/* Only what the backend opened, the two slots and the state directory stay open: a helper that
- * hangs keeps no connection of boxd alive. */
+/* Only what the backend opened, the slots and the state directory stay open: a helper that hangs
+ * keeps no connection of boxd alive. */
+static int image_of(const warden_job *job)
+{
+    return job->sandbox != NULL ? job->sandbox->image : -1;
+}
+
 static void keep_own_fds(const box_warden *w, const warden_job *job)
 {
     if (job->listen_fd >= 0)
         (void)dup3(job->listen_fd, w->slots[SLOT_REQUEST], O_CLOEXEC);
     (void)dup3(job->result, w->slots[SLOT_RESULT], O_CLOEXEC);
+    if (image_of(job) >= 0)
+        (void)dup3(image_of(job), w->slots[SLOT_IMAGE], O_CLOEXEC);
     (void)close_range((unsigned)w->last_static_fd + 1, ~0U, 0);
 }
 
@@ -142,12 +175,16 @@ BOX_NORETURN static void helper_main(box_warden *w, const warden_job *job, pid_t
     (void)sigemptyset(&none);
     (void)sigprocmask(SIG_SETMASK, &none, NULL);
     keep_own_fds(w, job);
-    warden_result result = {.record = job->sandbox->record};
-    box_sandbox_fds fds = {-1, -1, -1, -1, -1};
-    if (do_job(w, job, &result, &fds, &result.error) == 0)
+    warden_result result = new_result(job);
+    box_sandbox_fds fds = {-1, -1, -1, -1, -1, -1};
+    int image = image_of(job) >= 0 ? w->slots[SLOT_IMAGE] : -1;
+    if (do_job(w, job, image, &result, &fds, &result.error) == 0)
         result.error = (box_error){0};
-    int packed[BOX_ANSWER_MAX_FDS];
+    int packed[RESULT_MAX_FDS];
     size_t n = pack_fds(&fds, &result.answer.fds, packed);
+    result.has_image = fds.image >= 0;
+    if (result.has_image)
+        packed[n++] = fds.image;
     box_error unsent;
     _exit(box_fd_send(w->slots[SLOT_RESULT], &result, sizeof result, packed, n, &unsent) < 0);
 }
@@ -155,8 +192,7 @@ BOX_NORETURN static void helper_main(box_warden *w, const warden_job *job, pid_t
 /* --- in the warden ---------------------------------------------------------------------------- */
 
 /* What it said; or why it did not. */
-static void collect(warden_job *job, warden_result *result, int fds[BOX_ANSWER_MAX_FDS],
-                    size_t *n_fds)
+static void collect(warden_job *job, warden_result *result, int fds[RESULT_MAX_FDS], size_t *n_fds)
 {
     box_error err;
     siginfo_t si = {0};
@@ -166,7 +202,7 @@ static void collect(warden_job *job, warden_result *result, int fds[BOX_ANSWER_M
         box_error_sanitize(&result->error);
         return;
     }
-    *result = (warden_result){.record = job->sandbox->record};
+    *result = new_result(job);
     if (box_now() >= job->deadline)
         (void)box_fail(&result->error, BOX_DEADLINE, "the operation took longer than %d s",
                        BOX_WARDEN_HELPER_SECONDS);
@@ -179,13 +215,14 @@ static void helper_ended(box_warden *w, warden_watch *watch, uint32_t events)
     (void)events;
     warden_job *job = BOX_CONTAINER(watch, warden_job, helper);
     warden_result result;
-    int fds[BOX_ANSWER_MAX_FDS];
+    int fds[RESULT_MAX_FDS];
     size_t n_fds = BOX_COUNT(fds);
     collect(job, &result, fds, &n_fds);
     box_list_remove(&job->link);
     w->n_running--;
     w->strangers = true;
-    job->sandbox->busy = false;
+    if (job->sandbox != NULL)
+        job->sandbox->busy = false;
     box_warden_sandbox_job_done(w, job, &result, fds, n_fds);
     box_warden_job_free(w, job);
 }
@@ -226,9 +263,10 @@ static warden_job *next_ready(box_warden *w)
         return NULL;
     for (box_list *at = w->queue.next; at != &w->queue; at = at->next) {
         warden_job *job = BOX_CONTAINER(at, warden_job, link);
-        if (job->sandbox->busy || (w->stopping && job->kind != JOB_DESTROY))
+        if ((job->sandbox != NULL && job->sandbox->busy) ||
+            (w->stopping && job->kind != JOB_DESTROY))
             continue;
-        if (job->sandbox->dead || job->not_before <= now)
+        if (job->not_before <= now || job->sandbox->dead)
             return job;
         w->deferred = true;
     }
@@ -237,12 +275,15 @@ static warden_job *next_ready(box_warden *w)
 
 static void start_or_fail(box_warden *w, warden_job *job)
 {
-    warden_result result = {.record = job->sandbox->record};
+    warden_result result = new_result(job);
     box_list_remove(&job->link);
     w->n_queue -= job->conn != 0 ? 1 : 0;
     if (start(w, job, &result.error) == 0) {
         box_closep(&job->listen_fd); /* the helper has it */
-        job->sandbox->busy = true;
+        if (job->sandbox != NULL)
+            job->sandbox->busy = true;
+        if (job->kind == JOB_DESTROY)
+            box_closep(&job->sandbox->image); /* it too: the last one, where nothing waits */
         box_list_append(&w->running, &job->link);
         w->n_running++;
         return;
@@ -264,6 +305,7 @@ static void kill_late(box_warden *w)
 void box_warden_jobs_pump(box_warden *w)
 {
     kill_late(w);
+    box_warden_disk_fill(w);
     while (w->n_running < BOX_WARDEN_MAX_HELPERS) {
         warden_job *job = next_ready(w);
         if (job == NULL)
@@ -279,10 +321,8 @@ void box_warden_jobs_forget(box_warden *w, uint64_t conn)
         at = at->next;
         if (job->conn != conn)
             continue;
-        box_list_remove(&job->link);
-        w->n_queue--;
         if (job->kind == JOB_CREATE)
             box_warden_sandbox_end(w, job->sandbox); /* nothing was made: only the table knows it */
-        box_warden_job_free(w, job);
+        box_warden_job_drop(w, job);
     }
 }

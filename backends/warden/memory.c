@@ -22,7 +22,8 @@ int box_warden_memory_admit(box_warden *w, warden_sandbox *s, const box_warden_c
                             box_error *err)
 {
     int64_t tmpfs = r->tmp_bytes + r->home_bytes + r->shm_bytes;
-    tmpfs += r->host_path[0] == '\0' ? r->workspace_bytes : 0;
+    bool in_memory = r->host_path[0] == '\0' && s->record.disk_bytes == 0;
+    tmpfs += in_memory ? r->workspace_bytes : 0;
     s->record.memory_bytes = r->memory_bytes;
     return take(w, s, r->memory_bytes + tmpfs, err);
 }

@@ -24,6 +24,7 @@ static const guarantee_row guarantees[] = {
     {BOX_G_COMMAND_CGROUP, "command_cgroup"},
     {BOX_G_AGENT_SEPARATED, "agent_separated"},
     {BOX_G_LIVE_LIMITS, "live_limits"},
+    {BOX_G_DISK_WORKSPACE, "disk_workspace"},
 };
 
 const char *box_guarantee_name(uint32_t bit)

@@ -20,7 +20,7 @@
 #include "base/id.h"
 
 enum {
-    BOX_WARDEN_VERSION = 2,
+    BOX_WARDEN_VERSION = 3,
     BOX_WARDEN_MAX_PATH = 1024,
     BOX_WARDEN_MAX_NAME = 256,
 };
@@ -69,9 +69,14 @@ typedef enum box_guarantee {
     BOX_G_COMMAND_CGROUP = 1 << 15,  /* exact kill and accounting per command */
     BOX_G_AGENT_SEPARATED = 1 << 16, /* commands cannot touch the agent */
     BOX_G_LIVE_LIMITS = 1 << 17,
+    BOX_G_DISK_WORKSPACE = 1 << 18, /* a private workspace on disk, with a hard limit of its own */
     /* What admission.required asks: what backend host has not. */
     BOX_G_ISOLATED = BOX_G_FILESYSTEM | BOX_G_PROCESS | BOX_G_USER,
 } box_guarantee;
+
+/* A larger private workspace is on disk. So is that of a persistent sandbox where the backend has
+ * BOX_G_DISK_WORKSPACE. */
+#define BOX_WARDEN_TMPFS_WORKSPACE_BYTES (INT64_C(256) << 20)
 
 /* "memory" for BOX_G_MEMORY, ...; NULL for a value that is no single bit. In protocol.c. */
 const char *box_guarantee_name(uint32_t bit);
@@ -152,7 +157,11 @@ typedef struct box_warden_answer {
     int64_t memory_peak_bytes;
     int64_t pids;
     int64_t cpu_ns;
-    int64_t workspace_bytes;
+    int64_t
+        workspace_bytes; /* used; -1 = not known, or no private one: the next three say nothing */
+    int64_t workspace_limit_bytes;
+    int64_t workspace_inodes; /* used */
+    int64_t workspace_inode_limit;
     int64_t oom_kills;
 } box_warden_answer;
 

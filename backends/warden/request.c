@@ -5,9 +5,7 @@
 /* Smaller ones make every command fail in ways nobody can explain. */
 #define MIN_MEMORY_BYTES (INT64_C(4) << 20)
 #define MIN_TMPFS_BYTES  (INT64_C(64) << 10)
-/* Larger private workspaces need disk images, which are not built yet (sandbox-facts.md, 3). */
-#define MAX_TMPFS_WORKSPACE_BYTES (INT64_C(256) << 20)
-#define MIN_CPU_MILLIS            10 /* the kernel's smallest quota is 1 ms of a 100 ms period */
+#define MIN_CPU_MILLIS   10 /* the kernel's smallest quota is 1 ms of a 100 ms period */
 
 typedef struct packet_size {
     box_warden_type type;
@@ -210,16 +208,28 @@ static int check_guarantees(const box_warden_create *r, int64_t workspace_asked,
         {r->image[0] != '\0', BOX_G_IMAGES, "image"},
         {r->host_path[0] != '\0', BOX_G_HOST_MOUNT, "host_path"},
     };
-    /* No quota can be put on a host directory, nor yet on a disk image. */
-    if (workspace_asked > MAX_TMPFS_WORKSPACE_BYTES ||
-        (r->host_path[0] != '\0' && workspace_asked != 0))
+    /* No quota can be put on a host directory. */
+    if (r->host_path[0] != '\0' && workspace_asked != 0)
         return box_guarantee_fail(err, backend, BOX_G_WORKSPACE_LIMIT, "workspace_limit");
+    if (r->host_path[0] != '\0' && (r->required & BOX_G_DISK_WORKSPACE) != 0)
+        return box_guarantee_fail(err, backend, BOX_G_DISK_WORKSPACE, "host_path");
+    if (workspace_asked > BOX_WARDEN_TMPFS_WORKSPACE_BYTES &&
+        (guarantees & BOX_G_DISK_WORKSPACE) == 0)
+        return box_guarantee_fail(err, backend, BOX_G_DISK_WORKSPACE, "workspace_limit");
     for (size_t i = 0; i < BOX_COUNT(rows); i++) {
         if (rows[i].asked && (guarantees & rows[i].bit) == 0)
             return box_guarantee_fail(err, backend, rows[i].bit, rows[i].field);
     }
     uint32_t missing = r->required & ~guarantees;
     return missing != 0 ? box_guarantee_fail(err, backend, missing, NULL) : 0;
+}
+
+bool box_warden_create_on_disk(const box_warden_create *r, uint32_t guarantees)
+{
+    return r->host_path[0] == '\0' && (guarantees & BOX_G_DISK_WORKSPACE) != 0 &&
+           ((r->flags & BOX_CREATE_PERSISTENT) != 0 ||
+            r->workspace_bytes > BOX_WARDEN_TMPFS_WORKSPACE_BYTES ||
+            (r->required & BOX_G_DISK_WORKSPACE) != 0);
 }
 
 int box_warden_create_check(box_warden_create *r, const box_warden_config *config,

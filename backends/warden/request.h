@@ -28,6 +28,10 @@ int box_warden_hello_check(const box_warden_hello *hello, const char *backend, b
 int box_warden_create_check(box_warden_create *request, const box_warden_config *config,
                             const char *backend, uint32_t guarantees, box_error *err) BOX_MUST_USE;
 
+/* Whether its workspace is an image on disk: a large or persistent one, where the backend has them,
+ * or one that requires it. Of a request that was checked. */
+bool box_warden_create_on_disk(const box_warden_create *request, uint32_t guarantees);
+
 int box_warden_limits_check(const box_warden_limits *limits, const box_warden_config *config,
                             const char *backend, uint32_t guarantees, box_error *err) BOX_MUST_USE;
 

@@ -35,6 +35,7 @@ static warden_sandbox *new_sandbox(box_warden *w, const box_uid *uid)
     s->record.uid = *uid;
     s->pid = (warden_watch){.fd = -1, .ready = pid_ended};
     s->status = -1;
+    s->image = -1;
     box_list_init(&s->waiters);
     void *before = box_map_put_bytes(w->sandboxes, uid->bytes, sizeof uid->bytes, s);
     assert(before == NULL);
@@ -82,6 +83,7 @@ void box_warden_sandbox_free(box_warden *w, warden_sandbox *s)
     (void)box_map_remove_bytes(w->sandboxes, s->record.uid.bytes, sizeof s->record.uid.bytes);
     box_warden_watch_close(w, &s->pid);
     box_warden_memory_give(w, s);
+    box_closep(&s->image);
     if (s->owns_uids)
         box_uids_give(w->uids, s->record.uid_base);
     for (box_list *at = s->waiters.next; at != &s->waiters;) {
@@ -325,11 +327,14 @@ static void created(box_warden *w, const warden_job *job, const warden_result *r
 
 /* Only one that is known to have ended goes: a helper that could not be started, or was too late,
  * says nothing about the sandbox. */
-static void adopted(box_warden *w, const warden_job *job, const warden_result *r, const int *fds)
+static void adopted(box_warden *w, const warden_job *job, const warden_result *r, const int *fds,
+                    int *image)
 {
     warden_sandbox *s = job->sandbox;
     if (r->error.reason == BOX_NONE) {
         keep_pidfd(w, s, r, fds);
+        box_closep(&s->image); /* when it is tried again */
+        s->image = box_take_fd(image);
         log_sandbox(BOX_INFO, "sandbox.adopted", s, NULL);
         return;
     }
@@ -354,6 +359,8 @@ static void kept(box_warden *w, const warden_job *job, warden_result *r, const i
         box_warden_conn_answer_error(w, job->conn, job->id, &r->error);
     } else {
         r->answer.guarantees = w->guarantees;
+        if (r->record.disk_bytes == 0)
+            r->answer.guarantees &= ~(uint32_t)BOX_G_DISK_WORKSPACE;
         r->answer.memory_version = r->record.memory_version;
         box_warden_conn_answer(w, job->conn, job->id, &r->answer, fds, n_fds);
     }
@@ -365,9 +372,27 @@ static void answer(box_warden *w, const warden_job *job, warden_result *r)
     box_warden_conn_answer(w, job->conn, job->id, &r->answer, NULL, 0);
 }
 
+/* Its CREATE comes next; or there is nothing to create it with. */
+static void image_made(box_warden *w, const warden_job *job, const warden_result *r, int *image)
+{
+    warden_sandbox *s = job->sandbox;
+    if (r->error.reason == BOX_NONE && *image >= 0) {
+        s->image = box_take_fd(image);
+        return;
+    }
+    log_sandbox(BOX_WARN, "sandbox.image_failed", s, &r->error);
+    warden_job *create = box_warden_job_create_of(w, s);
+    if (create == NULL)
+        return; /* who asked is gone */
+    box_warden_conn_answer_error(w, create->conn, create->id, &r->error);
+    box_warden_job_drop(w, create);
+    box_warden_sandbox_end(w, s);
+}
+
 void box_warden_sandbox_job_done(box_warden *w, warden_job *job, warden_result *r, int *fds,
                                  size_t n_fds)
 {
+    int image = r->has_image && n_fds > 0 ? fds[--n_fds] : -1;
     switch (job->kind) {
     case JOB_CREATE:
         created(w, job, r, fds, n_fds);
@@ -376,7 +401,7 @@ void box_warden_sandbox_job_done(box_warden *w, warden_job *job, warden_result *
         destroyed(w, job->sandbox, r);
         break;
     case JOB_ADOPT:
-        adopted(w, job, r, fds);
+        adopted(w, job, r, fds, &image);
         break;
     case JOB_KEEP:
         kept(w, job, r, fds, n_fds);
@@ -391,7 +416,14 @@ void box_warden_sandbox_job_done(box_warden *w, warden_job *job, warden_result *
     case JOB_USAGE:
         answer(w, job, r);
         break;
+    case JOB_IMAGE:
+        image_made(w, job, r, &image);
+        break;
+    case JOB_FILL:
+        box_warden_disk_filled(w, job, &r->error, &image);
+        break;
     }
+    box_closep(&image);
     for (size_t i = 0; i < n_fds; i++)
         box_closep(&fds[i]);
 }

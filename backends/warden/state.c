@@ -16,7 +16,7 @@
 
 enum {
     STATE_MAGIC = 0x42585354,
-    STATE_VERSION = 2,
+    STATE_VERSION = 3,
     NAME_BYTES = sizeof PREFIX + BOX_UID_TEXT,
     BOOT_ID_BYTES = 40, /* "b5f2...", 36 characters and the end of line */
 };

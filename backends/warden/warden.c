@@ -116,6 +116,7 @@ static void open_backend(box_warden *w)
         return;
     }
     w->open_error = (box_error){0};
+    box_warden_disk_open(w);
     box_log(BOX_INFO, "backend.open", BOX_STR("backend", w->ops->name),
             BOX_STR("detail", w->detail), BOX_INT("guarantees", w->guarantees));
 }
@@ -216,12 +217,13 @@ void box_warden_free(box_warden *w)
     }
     box_map_free(w->sandboxes);
     box_uids_free(w->uids);
+    box_image_pool_free(w->images);
     if (w->backend != NULL)
         w->ops->close(w->backend);
     box_warden_watch_close(w, &w->listener);
     box_warden_watch_close(w, &w->signals);
-    box_closep(&w->slots[0]);
-    box_closep(&w->slots[1]);
+    for (size_t i = 0; i < BOX_COUNT(w->slots); i++)
+        box_closep(&w->slots[i]);
     box_closep(&w->state_dir);
     box_closep(&w->epoll);
     free(w);
@@ -334,7 +336,11 @@ static int wait_and_handle(box_warden *w, box_error *err)
     bool ticks = w->n_running > 0 || w->removing || w->n_retries > 0 || w->strangers;
     struct epoll_event e;
     /* One at a time: no event of a batch can then name something an earlier one has freed. */
-    int n = epoll_wait(w->epoll, &e, 1, w->deferred ? BOX_WARDEN_DYING_MS : ticks ? TICK_MS : -1);
+    int n = epoll_wait(w->epoll, &e, 1,
+                       w->deferred       ? BOX_WARDEN_DYING_MS
+                       : w->fill_at != 0 ? BOX_DISK_FILL_MS
+                       : ticks           ? TICK_MS
+                                         : -1);
     if (n < 0 && errno != EINTR)
         return box_fail_errno(err, "wait for events");
     if (n > 0) {

@@ -342,13 +342,18 @@ size_t test_warden_states(const test_warden *w)
     return n;
 }
 
-void test_warden_await_clean(const test_warden *w)
+void test_warden_await_states(const test_warden *w, size_t count)
 {
-    for (int ms = 0; test_warden_states(w) > 0; ms += 5) {
+    for (int ms = 0; test_warden_states(w) > count; ms += 5) {
         if (ms >= PATIENCE_MS)
-            fail_msg("%zu sandboxes are not removed", test_warden_states(w));
+            fail_msg("%zu sandboxes are not removed", test_warden_states(w) - count);
         (void)usleep(5000);
     }
+}
+
+void test_warden_await_clean(const test_warden *w)
+{
+    test_warden_await_states(w, 0);
 }
 
 /* --- boxd ------------------------------------------------------------------------------------- */

@@ -37,6 +37,8 @@ void test_warden_done(test_warden *w);
 int test_wardens_end(void **state);
 /* State files that are there. */
 size_t test_warden_states(const test_warden *w);
+/* Waits until there are no more than that. */
+void test_warden_await_states(const test_warden *w, size_t count);
 /* Waits until there are none: nothing of a sandbox is left when its file goes. */
 void test_warden_await_clean(const test_warden *w);
 

@@ -182,6 +182,35 @@ static void what_the_backend_lacks_is_refused_by_name(void **state)
     assert_string_equal(box_error_get(&err, "guarantees"), "memory,cpu");
 }
 
+static void a_large_workspace_needs_one_on_disk(void **state)
+{
+    (void)state;
+    box_error err;
+    box_warden_create r = {.workspace_bytes = 257 * MIB};
+    assert_int_equal(check(r, ALL_BITS & ~(uint32_t)BOX_G_DISK_WORKSPACE, &err), -1);
+    assert_int_equal(err.reason, BOX_GUARANTEE_UNSUPPORTED);
+    assert_string_equal(box_error_get(&err, "guarantees"), "disk_workspace");
+    assert_string_equal(box_error_get(&err, "fields"), "workspace_limit");
+    assert_int_equal(check(r, ALL_BITS, &err), 0);
+    assert_true(box_warden_create_on_disk(&r, ALL_BITS));
+    r.workspace_bytes = 256 * MIB;
+    assert_int_equal(check(r, ALL_BITS & ~(uint32_t)BOX_G_DISK_WORKSPACE, &err), 0);
+    assert_false(box_warden_create_on_disk(&r, ALL_BITS));
+    r.required = BOX_G_DISK_WORKSPACE;
+    assert_true(box_warden_create_on_disk(&r, ALL_BITS));
+    r = (box_warden_create){.workspace_bytes = MIB, .flags = BOX_CREATE_PERSISTENT};
+    assert_true(box_warden_create_on_disk(&r, ALL_BITS));
+    assert_false(box_warden_create_on_disk(&r, ALL_BITS & ~(uint32_t)BOX_G_DISK_WORKSPACE));
+    r = (box_warden_create){.host_path = "/srv/x", .flags = BOX_CREATE_PERSISTENT};
+    assert_false(box_warden_create_on_disk(&r, ALL_BITS));
+    r = (box_warden_create){.host_path = "/srv/x", .required = BOX_G_DISK_WORKSPACE};
+    assert_int_equal(check(r, ALL_BITS, &err), -1);
+    assert_string_equal(box_error_get(&err, "fields"), "host_path");
+    r = (box_warden_create){.workspace_bytes = 17 * 1024 * MIB};
+    assert_int_equal(check(r, ALL_BITS, &err), -1);
+    assert_int_equal(err.reason, BOX_QUOTA);
+}
+
 static void a_workspace_limit_on_a_host_directory_is_refused(void **state)
 {
     (void)state;
@@ -262,6 +291,7 @@ int main(void)
         cmocka_unit_test(all_violations_are_named),
         cmocka_unit_test(amounts_above_the_maxima_are_quota_errors),
         cmocka_unit_test(what_the_backend_lacks_is_refused_by_name),
+        cmocka_unit_test(a_large_workspace_needs_one_on_disk),
         cmocka_unit_test(a_workspace_limit_on_a_host_directory_is_refused),
         cmocka_unit_test(unended_strings_are_protocol_errors),
         cmocka_unit_test(paths_must_be_normalised_and_free),
