@@ -8,7 +8,7 @@ build=(
     protobuf-compiler libprotobuf-dev libprotoc-dev protobuf-c-compiler libprotobuf-c-dev
     libnghttp2-dev libssl-dev libuv1-dev libyaml-dev libjansson-dev libsqlite3-dev
     libseccomp-dev libcap-dev zlib1g-dev libpcre2-dev linux-libc-dev musl-tools
-    python3 util-linux ca-certificates
+    python3 util-linux e2fsprogs ca-certificates
 )
 tests=(
     clang clang-format clang-tidy libclang-rt-14-dev libcmocka-dev uidmap

@@ -37,7 +37,7 @@ struct box_backend {
     box_cgroups *cgroups;
     box_template *template;
     box_images *images; /* NULL = none */
-    box_outer *outer; /* NULL: the warden is root */
+    box_outer *outer;   /* NULL: the warden is root */
     box_ids ids;
     int agent;
     int files;

@@ -198,8 +198,12 @@ void box_view_usage(box_session_view *v, const box_session_usage *usage)
         box__v1__session_usage__set_memory_peak_bytes(m, usage->memory_peak_bytes);
     if (usage->pids >= 0)
         box__v1__session_usage__set_process_count(m, (int32_t)usage->pids);
-    if (usage->workspace_bytes >= 0)
+    if (usage->workspace_bytes >= 0) {
         box__v1__session_usage__set_workspace_bytes(m, usage->workspace_bytes);
+        box__v1__session_usage__set_workspace_limit_bytes(m, usage->workspace_limit_bytes);
+        box__v1__session_usage__set_workspace_inodes(m, usage->workspace_inodes);
+        box__v1__session_usage__set_workspace_inode_limit(m, usage->workspace_inode_limit);
+    }
     if (usage->oom_kills >= 0)
         box__v1__session_usage__set_oom_kills(m, usage->oom_kills);
     if (usage->cpu_ns >= 0)

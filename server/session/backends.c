@@ -70,7 +70,17 @@ typedef struct need {
     bool needed;    /* with the value the spec has */
 } need;
 
-enum { N_NEEDS = 10 };
+enum { N_NEEDS = 12 };
+
+static bool private_workspace(const box_spec *s)
+{
+    return s->host_path == NULL || s->host_path[0] == '\0';
+}
+
+static bool large_workspace(const box_spec *s)
+{
+    return private_workspace(s) && s->workspace_limit_bytes > BOX_WARDEN_TMPFS_WORKSPACE_BYTES;
+}
 
 static void needs_of(const box_spec *s, need out[N_NEEDS])
 {
@@ -86,6 +96,10 @@ static void needs_of(const box_spec *s, need out[N_NEEDS])
         {BOX_SPEC_READ_ONLY_ROOTFS,
          s->read_only_rootfs ? BOX_G_READ_ONLY_ROOT : BOX_G_WRITABLE_ROOT, true},
         {BOX_SPEC_WORKSPACE_LIMIT, BOX_G_WORKSPACE_LIMIT, s->workspace_limit_bytes > 0},
+        /* Where there are none on disk a persistent one's is in memory, and that is reported; a
+         * large one has no other place, see box_backends_check. */
+        {0, BOX_G_DISK_WORKSPACE, private_workspace(s) && s->persistent},
+        {0, BOX_G_DISK_WORKSPACE, large_workspace(s)},
     };
     memcpy(out, all, sizeof all);
 }
@@ -116,7 +130,7 @@ int box_backends_check(box_warden *w, const box_spec *asked, const box_spec *who
     need needs[N_NEEDS];
     needs_of(whole, needs);
     uint32_t wanted = 0;
-    *required = of_all | asked->guarantees;
+    *required = of_all | asked->guarantees | (large_workspace(whole) ? BOX_G_DISK_WORKSPACE : 0);
     for (size_t i = 0; i < N_NEEDS; i++) {
         if (!needs[i].needed)
             continue;

@@ -56,6 +56,9 @@ static void usage_came(void *arg, box_warden_reply *reply)
                                .pids = a->pids,
                                .cpu_ns = a->cpu_ns,
                                .workspace_bytes = a->workspace_bytes,
+                               .workspace_limit_bytes = a->workspace_limit_bytes,
+                               .workspace_inodes = a->workspace_inodes,
+                               .workspace_inode_limit = a->workspace_inode_limit,
                                .oom_kills = a->oom_kills};
     box_warden_reply_done(reply);
     usage_answer(arg, &usage);

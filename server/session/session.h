@@ -206,7 +206,10 @@ typedef struct box_session_usage {
     int64_t memory_peak_bytes;
     int64_t pids;
     int64_t cpu_ns;
-    int64_t workspace_bytes;
+    int64_t workspace_bytes; /* used; the next three are only known with it */
+    int64_t workspace_limit_bytes;
+    int64_t workspace_inodes; /* used */
+    int64_t workspace_inode_limit;
     int64_t oom_kills;
 } box_session_usage;
 

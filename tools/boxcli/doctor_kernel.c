@@ -198,7 +198,9 @@ static void check_loop(doctor *d, const doctor_check *check, doctor_row *row)
         return;
     }
     doctor_warn(row, "none can be had: %s", strerror(errno));
-    doctor_fix(row, "modprobe loop (workspaces above 256 MiB will need them)");
+    doctor_fix(row,
+               "modprobe loop; workspaces above 256 MiB, and persistent ones on disk, need them "
+               "(box-warden's disk.directory)");
 }
 
 const doctor_check doctor_kernel_checks[] = {
