@@ -15,7 +15,8 @@ static int run(box_error *err)
      * read by it either, so this held from the exec on. */
     if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0 || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
         return box_fail_errno(err, "give up privileges");
-    (void)umask(0); /* modes are what the call says */
+    (void)prctl(PR_SET_NAME, "box-files", 0, 0, 0); /* for people who look */
+    (void)umask(0);                                 /* modes are what the call says */
     int root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (root < 0)
         return box_fail_errno(err, "open the root");

@@ -133,12 +133,12 @@ static void pop_largest(box_names *n)
 }
 
 /* Keeps the name if it is among the smallest that fit; at least one is kept. */
-static void consider(box_names *n, const char *text, uint8_t type)
+static void consider(box_names *n, const char *text, uint8_t type, bool slash)
 {
     size_t len = strlen(text);
     bool full = n->count > 0 && n->bytes + PER_NAME + len > n->max_bytes;
     BOX_AUTO(box_freep)
-    box_name *name = box_name_new(text, len, type, n->tree && type == DT_DIR);
+    box_name *name = box_name_new(text, len, type, slash);
     if (n->after != NULL && box_name_compare(name, n->after) <= 0)
         return;
     if (full) {
@@ -166,9 +166,13 @@ static void consider_all(box_names *n, const uint8_t *data, size_t len)
         memcpy(&head, data + at, sizeof head);
         const char *name = (const char *)data + at + sizeof head;
         bool self = strcmp(name, ".") == 0 || strcmp(name, "..") == 0;
-        if (!self)
-            consider(n, name, head.type != DT_UNKNOWN ? head.type : type_of(n->dir, name));
         at += head.reclen;
+        if (self)
+            continue;
+        uint8_t type = head.type != DT_UNKNOWN ? head.type : type_of(n->dir, name);
+        consider(n, name, type, false);
+        if (n->tree && type == DT_DIR)
+            consider(n, name, type, true);
     }
 }
 
@@ -194,7 +198,8 @@ static int read_piece(box_files_worker *w, box_names *n, box_error *err)
         if (box_files_step(w, err) < 0)
             return -1;
     }
-    qsort(n->list, n->count, sizeof *n->list, sort_order);
+    if (n->count > 0)
+        qsort(n->list, n->count, sizeof *n->list, sort_order);
     return 0;
 }
 

@@ -7,14 +7,15 @@
 
 typedef struct box_name {
     uint8_t type;  /* DT_* of readdir(3), never DT_UNKNOWN */
-    uint8_t slash; /* 1: orders as if "/" followed: a directory whose entries come next */
+    uint8_t slash; /* 1: not the directory itself but the place of what is in it: orders as if "/"
+                    * followed */
     uint16_t len;
     char text[]; /* ended by NUL */
 } box_name;
 
 typedef struct box_names {
     int dir;          /* borrowed, readable */
-    bool tree;        /* directories order as if "/" followed */
+    bool tree;        /* each directory comes once more, with slash */
     size_t max_bytes; /* of names held at once */
     box_name **list;
     size_t count, capacity, bytes;

@@ -122,7 +122,8 @@ static int open_beside(const box_files_worker *w, box_put *put, box_error *err)
 int box_put_begin(box_files_worker *w, const char *path, unsigned flags, int32_t permissions,
                   const uint8_t *digest, box_put *put, box_error *err)
 {
-    unsigned find = BOX_PLACE_FOLLOW | ((flags & BOX_PUT_PARENTS) != 0 ? BOX_PLACE_PARENTS : 0);
+    unsigned find = ((flags & BOX_PUT_HERE) != 0 ? 0 : BOX_PLACE_FOLLOW) |
+                    ((flags & BOX_PUT_PARENTS) != 0 ? BOX_PLACE_PARENTS : 0);
     *put = (box_put){.fd = -1, .place = {.dir = -1}};
     if (box_place_find(w, path, find, &put->place, err) < 0 ||
         look_at_old(w, put, flags, digest, err) < 0)

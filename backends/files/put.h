@@ -14,7 +14,11 @@ typedef struct box_put {
     mode_t mode;        /* it will have */
 } box_put;
 
-enum { BOX_PUT_PARENTS = 1, BOX_PUT_REPLACE = 2 };
+enum {
+    BOX_PUT_PARENTS = 1,
+    BOX_PUT_REPLACE = 2,
+    BOX_PUT_HERE = 4, /* a link at the place is not followed but FILE_CONFLICT */
+};
 
 /* permissions -1: those of the file that is there, 0644 without one. FILE_EXISTS without
  * BOX_PUT_REPLACE, FILE_CONFLICT for what is no regular file. `digest` (NULL: any) is what the file

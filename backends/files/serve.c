@@ -39,14 +39,32 @@ static int flush_much(box_files_worker *w, box_error *err)
     return box_buf_len(&w->out) < OUT_BYTES ? 0 : flush(w, err);
 }
 
+bool box_files_has_room(const box_files_worker *w, size_t bytes)
+{
+    return w->item_bytes + BOX_FILES_ITEM_COST + bytes <= BOX_FILES_ANSWER_BYTES;
+}
+
+/* A frame of `size` bytes or more was added. */
+static int count_item(box_files_worker *w, size_t size, box_error *err)
+{
+    w->item_bytes += BOX_FILES_ITEM_COST + size;
+    return flush_much(w, err);
+}
+
 int box_files_send_info(box_files_worker *w, const box_files_info *info, box_error *err)
 {
-    return box_files_put_info(&w->out, info, err) < 0 ? -1 : flush_much(w, err);
+    size_t before = box_buf_len(&w->out);
+    if (box_files_put_info(&w->out, info, err) < 0)
+        return -1;
+    return count_item(w, box_buf_len(&w->out) - before, err);
 }
 
 int box_files_send_line(box_files_worker *w, const box_files_line *line, box_error *err)
 {
-    return box_files_put_line(&w->out, line, err) < 0 ? -1 : flush_much(w, err);
+    size_t before = box_buf_len(&w->out);
+    if (box_files_put_line(&w->out, line, err) < 0)
+        return -1;
+    return count_item(w, box_buf_len(&w->out) - before, err);
 }
 
 int box_files_send_data(box_files_worker *w, const void *data, size_t len, box_error *err)
@@ -182,8 +200,11 @@ static int drop_content(box_files_worker *w, box_error *err)
 /* --- calls ------------------------------------------------------------------------------------ */
 
 static box_files_doer *const doers[BOX_FILES_OP_END] = {
-    [BOX_FILES_STAT] = box_files_do_stat, [BOX_FILES_READ] = box_files_do_read,
-    [BOX_FILES_PUT] = box_files_do_put,   [BOX_FILES_MKDIR] = box_files_do_mkdir,
+    [BOX_FILES_STAT] = box_files_do_stat,     [BOX_FILES_READ] = box_files_do_read,
+    [BOX_FILES_PUT] = box_files_do_put,       [BOX_FILES_EDIT] = box_files_do_edit,
+    [BOX_FILES_GLOB] = box_files_do_glob,     [BOX_FILES_GREP] = box_files_do_grep,
+    [BOX_FILES_LIST] = box_files_do_list,     [BOX_FILES_MKDIR] = box_files_do_mkdir,
+    [BOX_FILES_REMOVE] = box_files_do_remove, [BOX_FILES_MOVE] = box_files_do_move,
     [BOX_FILES_GET] = box_files_do_get,
 };
 
@@ -201,14 +222,13 @@ static int do_call(box_files_worker *w, const box_files_ask *ask, box_error *err
     box_time now = box_now();
     w->ask = ask;
     w->steps = 0;
+    w->item_bytes = 0;
     w->end = ask->head.time_ns == 0 ? BOX_TIME_NEVER : box_time_add(now, ask->head.time_ns);
     w->content_left = 0;
     w->content_ended = ask->head.op != BOX_FILES_PUT;
     as_text(w->path, ask->path);
     as_text(w->target, ask->target);
-    box_files_doer *doer = doers[ask->head.op];
-    int rc = doer != NULL ? doer(w, &answer, err)
-                          : box_fail(err, BOX_UNIMPLEMENTED, "this file call is not built yet");
+    int rc = doers[ask->head.op](w, &answer, err);
     if (rc < 0 && w->gone)
         return -1;
     if (rc < 0)

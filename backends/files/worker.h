@@ -12,7 +12,8 @@ typedef struct box_files_worker {
     box_buf out;  /* frames for boxd */
     box_time end; /* until when the call may look for something */
     unsigned steps;
-    bool gone; /* boxd has closed the socket */
+    size_t item_bytes; /* what files and lines sent so far count for, as boxd counts it */
+    bool gone;         /* boxd has closed the socket */
     const box_files_ask *ask;
     char path[BOX_FILES_MAX_PATH + 1];   /* ask->path as text */
     char target[BOX_FILES_MAX_PATH + 1]; /* ask->target */
@@ -40,6 +41,8 @@ int box_files_step(box_files_worker *w, box_error *err) BOX_MUST_USE;
 /* The same for a call whose time is no error: its answer just ends there. */
 bool box_files_is_late(box_files_worker *w);
 
+/* Is there room in the answer for another file or line of such a size? */
+bool box_files_has_room(const box_files_worker *w, size_t bytes);
 /* Queue something; CANCELLED when boxd is gone. Waits while boxd does not read. */
 int box_files_send_info(box_files_worker *w, const box_files_info *info, box_error *err)
     BOX_MUST_USE;

@@ -6,6 +6,7 @@
 #include "base/utf8.h"
 #include "box/v1/file.fields.h"
 #include "service/file_job.h"
+#include "service/file_methods.h"
 
 /* --- StatFile --------------------------------------------------------------------------------- */
 
@@ -183,11 +184,117 @@ static int make_directory(box_call *call, const Box__V1__MakeDirectoryRequest *r
     return box_file_job_run(&job, r->session_id, &(box_file_request){.ask = ask}, err);
 }
 
+/* --- EditFile --------------------------------------------------------------------------------- */
+
+static void answer_edit(box_file_job *job, const box_files_answer *a)
+{
+    Box__V1__EditFileResponse response;
+    uint8_t sha256[BOX_FILES_SHA256];
+    box__v1__edit_file_response__init(&response);
+    response.info = box_file_job_info(job);
+    response.replacements = a->total < INT32_MAX ? (int32_t)a->total : INT32_MAX;
+    response.diff = (ProtobufCBinaryData){.data = (uint8_t *)(uintptr_t)box_buf_data(&job->data),
+                                          .len = box_buf_len(&job->data)};
+    response.diff_truncated = (a->flags & BOX_FILES_TRUNCATED) != 0;
+    memcpy(sha256, a->sha256, sizeof sha256);
+    response.sha256 = (ProtobufCBinaryData){.data = sha256, .len = sizeof sha256};
+    box_v1_file_service_edit_file_answer(job->call, &response);
+}
+
+static int convert_edits(const Box__V1__EditFileRequest *r, box_files_ask *ask, box_error *err)
+{
+    int bad = 0;
+    if (r->n_edits < 1 || r->n_edits > BOX_FILES_MAX_LIST)
+        return box_violation(err, "edits", "needs 1 to %d entries", (int)BOX_FILES_MAX_LIST);
+    ask->head.n_edits = (uint32_t)r->n_edits;
+    for (size_t i = 0; i < r->n_edits; i++) {
+        const Box__V1__FileEdit *e = r->edits[i];
+        char field[40];
+        (void)snprintf(field, sizeof field, "edits[%zu].old_data", i);
+        if (e->old_data.len == 0)
+            bad |= box_violation(err, field, "must not be empty");
+        ask->edits[i] = (box_files_edit){.old_data = box_file_bytes(&e->old_data),
+                                         .new_data = box_file_bytes(&e->new_data),
+                                         .all = e->replace_all};
+    }
+    return bad;
+}
+
+static int edit_file(box_call *call, const Box__V1__EditFileRequest *r, box_error *err)
+{
+    BOX_AUTO(box_freep) box_files_ask *ask = box_alloc(sizeof *ask);
+    ask->head.op = BOX_FILES_EDIT;
+    int bad = box_file_convert_path(r->path, &r->path_bytes, false, "path", &ask->path, err);
+    bad |= convert_edits(r, ask, err);
+    bad |= box_file_convert_digest(&r->expected_sha256, "expected_sha256", &ask->head, err);
+    if (bad != 0)
+        return -1;
+    BOX_AUTO(box_file_job_freep) box_file_job *job = box_file_job_new(call, answer_edit);
+    return box_file_job_run(&job, r->session_id, &(box_file_request){.ask = ask}, err);
+}
+
+/* --- RemoveFile, MoveFile --------------------------------------------------------------------- */
+
+static void answer_remove(box_file_job *job, const box_files_answer *a)
+{
+    Box__V1__RemoveFileResponse response;
+    box__v1__remove_file_response__init(&response);
+    response.removed = a->total;
+    box_v1_file_service_remove_file_answer(job->call, &response);
+}
+
+static int remove_file(box_call *call, const Box__V1__RemoveFileRequest *r, box_error *err)
+{
+    BOX_AUTO(box_freep) box_files_ask *ask = box_alloc(sizeof *ask);
+    ask->head.op = BOX_FILES_REMOVE;
+    ask->head.flags =
+        (r->recursive ? BOX_FILES_RECURSIVE : 0) | (r->allow_missing ? BOX_FILES_ALLOW_MISSING : 0);
+    if (box_file_convert_path(r->path, &r->path_bytes, false, "path", &ask->path, err) < 0)
+        return -1;
+    BOX_AUTO(box_file_job_freep) box_file_job *job = box_file_job_new(call, answer_remove);
+    return box_file_job_run(&job, r->session_id, &(box_file_request){.ask = ask}, err);
+}
+
+static void answer_move(box_file_job *job, const box_files_answer *a)
+{
+    (void)a;
+    Box__V1__MoveFileResponse response;
+    box__v1__move_file_response__init(&response);
+    response.info = box_file_job_info(job);
+    box_v1_file_service_move_file_answer(job->call, &response);
+}
+
+static int move_file(box_call *call, const Box__V1__MoveFileRequest *r, box_error *err)
+{
+    BOX_AUTO(box_freep) box_files_ask *ask = box_alloc(sizeof *ask);
+    ask->head.op = BOX_FILES_MOVE;
+    ask->head.flags =
+        (r->overwrite ? BOX_FILES_REPLACE : 0) | (r->make_parents ? BOX_FILES_PARENTS : 0);
+    int bad = box_file_convert_path(r->source_path, &r->source_path_bytes, false, "source_path",
+                                    &ask->path, err);
+    bad |= box_file_convert_path(r->target_path, &r->target_path_bytes, false, "target_path",
+                                 &ask->target, err);
+    if (bad != 0)
+        return -1;
+    BOX_AUTO(box_file_job_freep) box_file_job *job = box_file_job_new(call, answer_move);
+    return box_file_job_run(&job, r->session_id, &(box_file_request){.ask = ask}, err);
+}
+
 static const box_v1_file_service_handlers handlers = {
     .read_file = read_file,
     .write_file = write_file,
+    .edit_file = edit_file,
+    .glob = box_file_glob,
+    .grep = box_file_grep,
     .stat_file = stat_file,
+    .list_directory = box_file_list_directory,
     .make_directory = make_directory,
+    .remove_file = remove_file,
+    .move_file = move_file,
+    .upload_file = box_file_upload,
+    .upload_file_message = box_file_upload_message,
+    .upload_file_half_close = box_file_upload_half_close,
+    .download_file = box_file_download,
 };
 
 box_service box_file_service(box_sessions *sessions)

@@ -119,6 +119,7 @@ int box_file_job_run(box_file_job **job, const char *session_id, box_file_reques
     request->session_id = session_id;
     if (box_file_start(box_call_context(j->call), request, &events, j, &j->file, err) < 0)
         return -1;
+    j->prefix_len = box_file_path_len(j->file);
     box_call_on_end(j->call, on_end, box_take(*job));
     return 0;
 }

@@ -29,6 +29,7 @@ struct box_file_job {
     box_buf data;
     uint8_t sha256[BOX_FILES_SHA256]; /* WriteFile */
     int64_t size;                     /* WriteFile: of its data; ListDirectory: of a page */
+    size_t prefix_len;                /* ListDirectory: of the directory's absolute path */
     uint64_t binding;                 /* ListDirectory: of its page tokens */
     bool reads_text;                  /* ReadFile */
     bool appends;                     /* WriteFile */

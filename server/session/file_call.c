@@ -471,6 +471,9 @@ static int pack(box_file_call *c, const box_file_request *r, box_error *err)
     if (bad != 0)
         return -1;
     ask.path = (box_bytes){.data = (const uint8_t *)path, .len = strlen(path)};
+    c->path_len = ask.path.len;
+    while (c->path_len > 0 && path[c->path_len - 1] == '/')
+        c->path_len--;
     ask.target = (box_bytes){.data = (const uint8_t *)target, .len = strlen(target)};
     ask.head.time_ns = look_time(&ask.head);
     c->patience_ns = ask.head.time_ns + BOX_FILES_ANSWER_SECONDS * BOX_SECOND;
@@ -539,6 +542,11 @@ int box_file_start(box_sessions *all, const box_file_request *r, const box_file_
     else
         box_session_want_run(s, box_waiter_new(session_is_there, box_file_call_ref(c)));
     return 0;
+}
+
+size_t box_file_path_len(const box_file_call *c)
+{
+    return c->path_len;
 }
 
 /* --- the caller ------------------------------------------------------------------------------- */

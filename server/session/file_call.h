@@ -48,7 +48,8 @@ struct box_file_call {
     bool tried_again;
     bool in_agent;
     bool got_something; /* besides HELLO */
-    size_t item_bytes;  /* BOX_FILES_ITEM_COST and its frame, for each file and line */
+    size_t path_len;
+    size_t item_bytes; /* BOX_FILES_ITEM_COST and its frame, for each file and line */
     uint64_t data_bytes;
     box_file_worker *worker;
     box_watch *watch;

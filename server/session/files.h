@@ -40,6 +40,9 @@ typedef struct box_file_request {
 int box_file_start(box_sessions *all, const box_file_request *r, const box_file_events *events,
                    void *arg, box_file_call **out, box_error *err) BOX_MUST_USE;
 
+/* Length of the call's absolute path, without slashes at its end. */
+size_t box_file_path_len(const box_file_call *c);
+
 /* More content (copied). *room false: enough is waiting, feed no more until `room`. Harmless when
  * the call has been answered. -1 (MEMORY_BUDGET): cancel it. */
 int box_file_feed(box_file_call *c, const void *data, size_t len, bool *room, box_error *err)

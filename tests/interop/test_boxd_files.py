@@ -1,6 +1,8 @@
 """FileService of the real server: every method, as a stock client sees it."""
 
+import base64
 import hashlib
+import threading
 
 import boxd_lib
 from boxd_lib import BoxdCase
@@ -146,14 +148,12 @@ class Read(Case):
         while True:
             r = self.read(path, byte_offset=offset, **fields)
             self.assertLessEqual(len(r.text.encode()), max(fields["max_bytes"], 4))
-            cut_line_end = r.next_byte_offset and r.truncated_by == self.f.TRUNCATED_BY_BYTES
             text += r.text
             steps += 1
             if r.next_byte_offset == 0:
                 return text, steps
             self.assertGreater(r.next_byte_offset, offset)
             offset = r.next_byte_offset
-            del cut_line_end
 
     def test_a_long_line_goes_on_between_characters(self):
         line = "äöü€𝄞" * 20000
@@ -331,6 +331,505 @@ class MakeDirectory(Case):
         self.write("f")
         self.fails(StatusCode.ALREADY_EXISTS, "FILE_EXISTS",
                    lambda: self.file("MakeDirectory", "f", parents=True))
+
+
+class Edit(Case):
+    def edit(self, path, *edits, **fields):
+        """edits: (old, new) or (old, new, True) to replace all."""
+        return self.file("EditFile", path, edits=[self.f.FileEdit(
+            old_data=e[0], new_data=e[1], replace_all=len(e) > 2) for e in edits], **fields)
+
+    def conflict(self, call, text):
+        failure = self.fails(CONFLICT, "FILE_CONFLICT", call)
+        self.assertIn(text, failure.text)
+
+    def test_one_place(self):
+        self.sh("seq 20 >a; chmod 700 a")
+        r = self.edit("a", (b"\n10\n", b"\nten\n"))
+        self.assertEqual((r.replacements, r.diff_truncated, r.info.permissions), (1, False, 0o700))
+        self.assertEqual(r.sha256, hashlib.sha256(self.content("a")).digest())
+        self.assertEqual(r.diff.decode(), "--- a/workspace/a\n+++ b/workspace/a\n@@ -7,7 +7,7 @@\n"
+                         " 7\n 8\n 9\n-10\n+ten\n 11\n 12\n 13\n")
+        self.assertEqual(self.sh("sed -n 10p a"), "ten")
+
+    def test_the_diff_is_what_patch_takes(self):
+        text = "".join(f"line {i}\n" for i in range(3000))
+        self.write("a", text.encode())
+        self.write("before", text.encode())
+        r = self.edit("a", (b"line 5\n", b""), (b"line 100\n", b"x\ny\n"), (b"line 103\n", b"z"),
+                      (b"line 2999\n", b"the end"), (b"line 0\n", b"new\nline 0\n"))
+        self.assertEqual(r.replacements, 5)
+        self.write("diff", r.diff)
+        self.sh("patch -s before diff && cmp a before")
+
+    def test_it_must_be_there_exactly_once(self):
+        self.write("a", b"x y x")
+        self.conflict(lambda: self.edit("a", (b"z", b"")), "not in /workspace/a")
+        self.conflict(lambda: self.edit("a", (b"x", b"")), "2 times")
+        self.conflict(lambda: self.edit("a", (b"y", b"n"), (b"z", b"")), "edit 2")
+        self.assertEqual(self.content("a"), b"x y x")
+        self.assertEqual(self.edit("a", (b"x", b"xx", True)).replacements, 2)
+        self.assertEqual(self.content("a"), b"xx y xx")
+
+    def test_crlf_files_are_found_by_lf(self):
+        self.write("a", b"one\r\ntwo\r\nthree\r\n")
+        self.edit("a", (b"one\ntwo\n", b"1\n2\n3\n"))
+        self.assertEqual(self.content("a"), b"1\r\n2\r\n3\r\nthree\r\n")
+        self.write("mixed", b"one\r\ntwo\n")
+        self.conflict(lambda: self.edit("mixed", (b"one\ntwo", b"")), "not in")
+
+    def test_what_is_no_utf8_stays(self):
+        data = b"\xff\xfe caf\xe9 \x00 here \x80" + bytes(range(256))
+        self.write("a", data)
+        self.edit("a", (b"here", b"there"))
+        self.assertEqual(self.content("a"), data.replace(b"here", b"there"))
+
+    def test_what_is_wrong_is_named(self):
+        self.write("a", b"x")
+        self.invalid(lambda: self.edit("a"), "edits")
+        self.invalid(lambda: self.edit("a", (b"", b"x")), "edits[0].old_data")
+        self.invalid(lambda: self.edit("a", *[(b"x", b"x")] * 65), "edits")
+        self.fails(CONFLICT, "DIGEST_MISMATCH",
+                   lambda: self.edit("a", (b"x", b"y"), expected_sha256=b"\0" * 32))
+        self.missing(lambda: self.edit("none", (b"x", b"y")))
+        self.sh("mkfifo f; truncate -s 17M large; printf x >ro; chmod 400 ro")
+        self.conflict(lambda: self.edit("f", (b"x", b"y")), "no regular file")
+        self.conflict(lambda: self.edit("large", (b"x", b"y")), "bytes")
+        self.fails(StatusCode.PERMISSION_DENIED, "PERMISSION",
+                   lambda: self.edit("ro", (b"x", b"y")))
+        self.assertEqual(self.left_beside(), "")
+
+
+class Glob(Case):
+    def glob(self, pattern, path=None, **fields):
+        return self.file("Glob", path, pattern=pattern, **fields)
+
+    def names(self, answer):
+        return [m.path.removeprefix("/workspace/") for m in answer.matches]
+
+    def test_newest_first(self):
+        self.sh("mkdir -p src/deep; for i in 1 2 3; do touch -d @$i src/$i.py; done; "
+                "touch -d @2 a.py b.py; touch -d @9 src/deep/x.py src/deep/x.c")
+        r = self.glob("*.py")
+        self.assertEqual(self.names(r), ["src/deep/x.py", "src/3.py", "a.py", "b.py", "src/2.py",
+                                         "src/1.py"])
+        self.assertEqual((r.total, r.truncated), (6, False))
+        self.assertEqual(self.names(self.glob("src/*.py")), ["src/3.py", "src/2.py", "src/1.py"])
+        self.assertEqual(self.names(self.glob("src/**/x.{c,h}")), ["src/deep/x.c"])
+        self.assertEqual(self.names(self.glob("**/*.py", "src/deep")), ["src/deep/x.py"])
+        self.assertEqual(self.names(self.glob("src/[!1]*.py")), ["src/3.py", "src/2.py"])
+        r = self.glob("*.py", max_matches=2)
+        self.assertEqual((self.names(r), r.total, r.truncated_by),
+                         (["src/deep/x.py", "src/3.py"], 6, self.f.TRUNCATED_BY_MATCHES))
+
+    def test_what_is_left_out(self):
+        self.sh("mkdir -p .git node_modules/m d; touch .git/x node_modules/m/x d/x .x x; ln -s / up")
+        self.assertEqual(sorted(self.names(self.glob("*x"))), [".x", "d/x", "x"])
+        self.assertEqual(sorted(self.names(self.glob("*x", exclude_hidden=True))), ["d/x", "x"])
+        everything = self.glob("*x", skip=self.f.SkipList())
+        self.assertEqual(everything.total, 5)
+        self.assertEqual(self.names(self.glob("*", kind=self.f.FILE_KIND_SYMLINK)), ["up"])
+        dirs = self.glob("**", kind=self.f.FILE_KIND_DIRECTORY)
+        self.assertEqual(self.names(dirs), ["d"])
+
+    def test_many(self):
+        self.sh("mkdir m; cd m; seq 3000 | xargs touch")
+        r = self.glob("m/*", max_matches=10000)
+        self.assertEqual((len(r.matches), r.total, r.truncated), (3000, 3000, False))
+
+    def test_what_is_wrong_is_named(self):
+        self.invalid(lambda: self.glob("", max_matches=-1, kind=9), "pattern", "max_matches",
+                     "kind")
+        self.write("f")
+        self.fails(CONFLICT, "FILE_CONFLICT", lambda: self.glob("*", "f"))
+        self.missing(lambda: self.glob("*", "none"))
+        self.invalid(lambda: self.glob("{a,b}" * 7), "pattern")  # 128 alternatives
+
+
+class Grep(Case):
+    def grep(self, pattern, path=None, **fields):
+        return self.file("Grep", path, pattern=pattern, **fields)
+
+    def lines(self, answer):
+        return [(m.path.removeprefix("/workspace/"), m.line.line_number, m.line.text)
+                for m in answer.matches]
+
+    def test_sorted_by_path_and_line(self):
+        self.sh("mkdir -p a b; printf 'x1\\ny\\nx2\\n' >b/f; echo x3 >a/g; echo x4 >a-b; echo y >c")
+        r = self.grep("^x[0-9]$")
+        self.assertEqual(self.lines(r), [("a-b", 1, "x4"), ("a/g", 1, "x3"), ("b/f", 1, "x1"),
+                                         ("b/f", 3, "x2")])
+        self.assertEqual((r.total, r.searched_files, r.skipped_files, r.truncated),
+                         (4, 4, 0, False))
+        self.assertEqual([m.byte_offset for m in r.matches], [0, 0, 0, 5])
+        r = self.grep("x", "b/f", max_matches=1)
+        self.assertEqual((self.lines(r), r.total, r.truncated_by),
+                         ([("b/f", 1, "x1")], 2, self.f.TRUNCATED_BY_MATCHES))
+
+    def test_options(self):
+        self.sh("echo 'A.B' >x.c; echo 'a+b' >x.h; mkdir gen; echo a.b >gen/y.c")
+        self.assertEqual(len(self.grep("a.b", ignore_case=True).matches), 3)
+        self.assertEqual([l[0] for l in self.lines(self.grep("a.b", literal=True))], ["gen/y.c"])
+        r = self.grep("a.b", ignore_case=True, include=["*.c"], exclude=["gen/*"])
+        self.assertEqual([l[0] for l in self.lines(r)], ["x.c"])
+
+    def test_context_is_given_once(self):
+        self.write("f", "".join(f"{i}\n" for i in range(1, 13)).encode())
+        r = self.grep("^(4|5|9)$", before_lines=2, after_lines=2)
+        self.assertEqual([([b.text for b in m.before], m.line.text, [a.text for a in m.after])
+                          for m in r.matches],
+                         [(["2", "3"], "4", []), ([], "5", ["6", "7"]), (["8"], "9", ["10", "11"])])
+
+    def test_long_lines_and_what_is_no_text(self):
+        self.write("long", b"a" * 1000 + b"x" + b"b" * 2000000 + b"\r\nx\xff\xe2\x82\xac\n")
+        self.write("bin", b"x\0x\n")
+        r = self.grep("x", skip=self.f.SkipList())
+        self.assertEqual([(m.line.text[:3], len(m.line.text), m.line.truncated, m.byte_offset)
+                          for m in r.matches],
+                         [("aaa", 500, True, 1000), ("x\ufffd€", 3, False, 2001003)])
+        self.assertEqual((r.truncated_by, r.searched_files, r.skipped_files),
+                         (self.f.TRUNCATED_BY_LINE_LENGTH, 1, 1))
+        r = self.grep("x", "bin", search_binary=True)
+        self.assertEqual(r.matches[0].line.text, "x\ufffdx")
+
+    def test_a_hostile_pattern_ends(self):
+        self.write("f", (b"a" * 30 + b"!\n") * 3000)
+        r = self.grep("^(a+)+$", time_limit=2, deadline=30)
+        self.assertTrue(r.truncated)
+        self.assertIn(r.truncated_by, (self.f.TRUNCATED_BY_TIME, self.f.TRUNCATED_BY_SCAN))
+
+    def test_an_answer_is_bounded(self):
+        self.write("f", (b"x" * 400 + b"\n") * 12000)
+        r = self.grep("x", max_matches=10000)
+        self.assertEqual((r.total, r.truncated_by), (12000, self.f.TRUNCATED_BY_BYTES))
+        self.assertLess(r.ByteSize(), 4 << 20)
+        self.assertGreater(len(r.matches), 4000)
+
+    def test_what_is_wrong_is_named(self):
+        failure = self.invalid(lambda: self.grep("a(b"), "pattern")
+        self.assertIn("at byte 3", failure.text)
+        self.invalid(lambda: self.grep("", max_matches=-1, before_lines=21, after_lines=-1,
+                                       max_line_bytes=-1, time_limit=61, include=[""]),
+                     "pattern", "max_matches", "before_lines", "after_lines", "max_line_bytes",
+                     "time_limit", "include")
+        self.invalid(lambda: self.grep("x\\Cy"), "pattern")
+
+
+class List(Case):
+    def list(self, path, **fields):
+        return self.file("ListDirectory", path, **fields)
+
+    def all(self, path, **fields):
+        """Paths of all pages."""
+        paths, token = [], ""
+        while True:
+            r = self.list(path, page_token=token, **fields)
+            paths += [e.path for e in r.entries]
+            token = r.next_page_token
+            if not token:
+                return paths
+
+    def test_entries(self):
+        self.sh("mkdir d; printf abc >d/b; ln -s b d/a; mkdir d/c; touch d/.h d/c/inner")
+        entries = self.list("d").entries
+        self.assertEqual([(e.path, e.kind, e.link_target) for e in entries],
+                         [("/workspace/d/.h", self.f.FILE_KIND_REGULAR, ""),
+                          ("/workspace/d/a", self.f.FILE_KIND_SYMLINK, "b"),
+                          ("/workspace/d/b", self.f.FILE_KIND_REGULAR, ""),
+                          ("/workspace/d/c", self.f.FILE_KIND_DIRECTORY, "")])
+        self.assertEqual(len(self.list("d", exclude_hidden=True).entries), 3)
+        self.assertIn("/etc", [e.path for e in self.list("/").entries])
+
+    def test_pages_of_a_tree_are_its_paths_in_order(self):
+        self.sh("mkdir t; cd t; mkdir -p a/b/c d 'a.x' e/f; touch a/b/1 a/b/c/2 a-b 'a b' a/z d/3 "
+                "e/f/4 a.x/5 \"$(printf '\\377')\"; seq 40 | (cd d; xargs touch)")
+        want = self.sh("cd t; LC_ALL=C find . -mindepth 1 | cut -c3- | LC_ALL=C sort | base64 -w0")
+        want = [b"/workspace/t/" + p for p in base64.b64decode(want).split(b"\n")[:-1]]
+        for size in (1, 3, 7, 1000):
+            got, token = [], ""
+            while True:
+                r = self.list("t/", depth=32, page_size=size, page_token=token)
+                got += [e.path_bytes or e.path.encode() for e in r.entries]
+                self.assertLessEqual(len(r.entries), size)
+                token = r.next_page_token
+                if not token:
+                    break
+            self.assertEqual(got, want, size)
+
+    def test_depth(self):
+        self.sh("mkdir -p t/a/b/c")
+        for depth, count in ((0, 1), (1, 2), (2, 3), (32, 3)):
+            self.assertEqual(len(self.list("t", depth=depth).entries), count)
+
+    def test_tokens_are_for_one_request(self):
+        self.sh("mkdir d e; touch d/1 d/2 e/1 e/2")
+        token = self.list("d", page_size=1).next_page_token
+        for bad in ("x", token[:-1], token + "00"):
+            self.invalid(lambda t=bad: self.list("d", page_token=t), "page_token")
+        self.invalid(lambda: self.list("e", page_size=1, page_token=token), "page_token")
+        self.assertEqual([e.path for e in self.list("d", page_token=token).entries],
+                         ["/workspace/d/2"])
+        self.invalid(lambda: self.list("d", page_size=-1, depth=33), "page_size", "depth")
+        self.fails(CONFLICT, "FILE_CONFLICT", lambda: self.list("d/1"))
+
+
+class Remove(Case):
+    def remove(self, path, **fields):
+        return self.file("RemoveFile", path, **fields).removed
+
+    def test_files_links_and_directories(self):
+        self.sh("touch a; ln -s a l; ln -s / root; mkdir empty full; touch full/x; mkfifo f")
+        for path in ("l", "root", "empty", "f", "a"):
+            self.assertEqual(self.remove(path), 1, path)
+        self.fails(CONFLICT, "FILE_CONFLICT", lambda: self.remove("full"))
+        self.missing(lambda: self.remove("a"))
+        self.assertEqual(self.remove("a", allow_missing=True), 0)
+        self.assertEqual(self.sh("ls"), "full")
+
+    def test_a_tree_but_nothing_behind_its_links(self):
+        self.sh("mkdir -p keep t/a/b; touch keep/k t/1 t/a/2 t/a/b/3; ln -s ../keep t/l; "
+                "ln -s ../../keep/k t/a/l")
+        self.assertEqual(self.remove("t", recursive=True), 8)
+        self.assertEqual(self.sh("find . | sort | tr '\\n' ' '"), ". ./keep ./keep/k")
+
+    def test_a_tree_deeper_than_any_path(self):
+        self.sh("python3 -c 'import os\nfor i in range(3000):\n os.mkdir(\"dddddddd\"); "
+                "os.chdir(\"dddddddd\")'")
+        self.assertEqual(self.remove("dddddddd", recursive=True), 3000)
+
+    def test_what_may_not_go(self):
+        for path in ("/etc/passwd", "/tmp", "/workspace", "/proc/1"):
+            with self.assertRaises(boxd_lib.grpc.RpcError) as caught:
+                self.remove(path, recursive=True)
+            self.assertIn(boxd_lib.Failure(caught.exception).reason,
+                          ("PERMISSION", "FILE_CONFLICT"), path)
+        self.fails(StatusCode.INVALID_ARGUMENT, "VALIDATION", lambda: self.remove("/"))
+
+
+class Move(Case):
+    def move(self, source, target, **fields):
+        return self.file("MoveFile", source_path=source, target_path=target, **fields).info
+
+    def test_renames(self):
+        self.sh("echo 1 >a; echo 2 >b; mkdir d; ln -s a l")
+        self.assertEqual(self.move("a", "d/c").path, "/workspace/d/c")
+        self.fails(StatusCode.ALREADY_EXISTS, "FILE_EXISTS", lambda: self.move("b", "d/c"))
+        self.move("b", "d/c", overwrite=True)
+        self.assertEqual(self.content("d/c"), b"2\n")
+        self.assertEqual(self.move("l", "x/y/l", make_parents=True).kind,
+                         self.f.FILE_KIND_SYMLINK)
+        self.move("d", "e")
+        self.assertEqual(self.sh("find . -mindepth 1 | sort | tr '\\n' ' '"),
+                         "./e ./e/c ./x ./x/y ./x/y/l")
+
+    def test_between_file_systems(self):
+        self.sh("head -c 3M /dev/urandom >a; chmod 705 a; touch -d @5 a; ln -s to l; mkdir d")
+        data = self.content("a")
+        info = self.move("a", "/tmp/a")
+        self.assertEqual((info.size_bytes, info.permissions, info.modified_at.seconds),
+                         (3 << 20, 0o705, 5))
+        self.assertEqual(self.content("/tmp/a"), data)
+        self.missing(lambda: self.file("StatFile", "a"))
+        self.assertEqual(self.move("l", "/tmp/l").link_target, "to")
+        self.fails(CONFLICT, "FILE_CONFLICT", lambda: self.move("d", "/tmp/d"))
+
+    def test_what_is_wrong_is_named(self):
+        self.sh("mkdir d d2; touch f d2/x")
+        self.missing(lambda: self.move("none", "x"))
+        self.missing(lambda: self.move("f", "no/such"))
+        self.fails(CONFLICT, "FILE_CONFLICT", lambda: self.move("d", "d/e"))
+        self.fails(CONFLICT, "FILE_CONFLICT", lambda: self.move("f", "d", overwrite=True))
+        self.fails(CONFLICT, "FILE_CONFLICT", lambda: self.move("d", "d2", overwrite=True))
+        self.invalid(lambda: self.move("", ""), "source_path", "target_path")
+
+
+class Stream(Case):
+    def upload(self, path, chunks, deadline=60, **start):
+        def requests():
+            yield self.f.UploadFileRequest(start=self.f.UploadFileStart(
+                session_id=self.sid, path=path, **start))
+            for chunk in chunks:
+                yield self.f.UploadFileRequest(data=chunk)
+        return self.client.files.UploadFile(requests(), timeout=deadline)
+
+    def download(self, path, deadline=60, **fields):
+        """The whole answer: started, all bytes, done."""
+        answers = list(self.client.files.DownloadFile(self.f.DownloadFileRequest(
+            session_id=self.sid, path=path, **fields), timeout=deadline))
+        kinds = [a.WhichOneof("response") for a in answers]
+        self.assertEqual((kinds[0], kinds[-1], set(kinds[1:-1]) <= {"data"}),
+                         ("started", "done", True))
+        return answers[0].started.info, b"".join(a.data for a in answers[1:-1]), answers[-1].done
+
+    def test_there_and_back(self):
+        chunk = bytes(range(256)) * 4096
+        data = chunk * 40
+        digest = hashlib.sha256(data).digest()
+        r = self.upload("big/file", [chunk] * 40, permissions=0o640, size_bytes=len(data),
+                        sha256=digest)
+        self.assertEqual((r.received_bytes, r.sha256, r.created, r.info.size_bytes,
+                          r.info.permissions), (len(data), digest, True, len(data), 0o640))
+        info, back, done = self.download("big/file")
+        self.assertEqual((info.size_bytes, done.sent_bytes, done.sha256), (len(data), len(data),
+                                                                           digest))
+        self.assertEqual(back == data, True)
+        _, part, done = self.download("big/file", byte_offset=255, max_bytes=300000)
+        self.assertEqual((part == data[255:300255], done.sent_bytes), (True, 300000))
+        _, none, done = self.download("big/file", byte_offset=len(data))
+        self.assertEqual((none, done.sha256), (b"", hashlib.sha256(b"").digest()))
+
+    def test_an_empty_one(self):
+        self.assertEqual(self.upload("e", []).received_bytes, 0)
+        self.assertEqual(self.download("e")[1], b"")
+
+    def test_what_is_not_as_announced_leaves_nothing(self):
+        self.write("old", b"old")
+        wrong = [dict(size_bytes=5), dict(size_bytes=7), dict(sha256=b"\0" * 32)]
+        for announced in wrong:
+            for path in ("old", "new"):
+                self.fails(CONFLICT, "DIGEST_MISMATCH",
+                           lambda p=path, a=announced: self.upload(p, [b"abc", b"def"], **a))
+        self.missing(lambda: self.file("StatFile", "new"))
+        self.assertEqual((self.content("old"), self.left_beside()), (b"old", ""))
+
+    def test_one_that_is_broken_off_leaves_nothing(self):
+        hold = threading.Event()
+
+        def chunks():
+            for _ in range(20):
+                yield b"x" * 1000000
+            hold.wait(30)
+        with self.assertRaises(boxd_lib.grpc.RpcError):
+            self.upload("dir/big", chunks(), deadline=3)
+        hold.set()
+        self.missing(lambda: self.file("StatFile", "dir/big"))
+        boxd_lib.lib.wait_for(lambda: self.sh("df --output=used /workspace | tail -1").strip() in
+                              ("0", "4", "8"), "its space is free again", 10)
+        self.assertEqual(self.left_beside(), "")
+
+    def test_a_full_workspace_ends_an_upload(self):
+        failure = self.fails(StatusCode.RESOURCE_EXHAUSTED, "QUOTA",
+                             lambda: self.upload("big", [b"x" * 1000000] * 80))
+        self.assertEqual(failure.metadata["limit"], "file_system")
+        self.missing(lambda: self.file("StatFile", "big"))
+
+    def test_a_slow_reader_holds_nothing_up(self):
+        self.upload("big", [b"x" * 1000000] * 50)
+        slow = self.client.files.DownloadFile(self.f.DownloadFileRequest(
+            session_id=self.sid, path="big"), timeout=60)
+        first = next(slow)
+        self.assertEqual(first.started.info.size_bytes, 50000000)
+        for i in range(10):
+            self.write(f"f{i}", b"meanwhile")
+        self.assertEqual(sum(len(a.data) for a in slow), 50000000)
+
+    def test_sparse_and_endless_ones(self):
+        self.sh("truncate -s 30M sparse; mkfifo f")
+        _, data, _ = self.download("sparse")
+        self.assertEqual(data == bytes(30 << 20), True)
+        for path in ("f", "/dev/zero", "/workspace"):
+            self.fails(CONFLICT, "FILE_CONFLICT", lambda p=path: self.download(p))
+        self.sh("truncate -s 1000G giant")
+        call = self.client.files.DownloadFile(self.f.DownloadFileRequest(
+            session_id=self.sid, path="giant"), timeout=60)
+        for _ in range(10):
+            next(call)
+        call.cancel()
+        self.assertEqual(self.file("StatFile", "giant").info.allocated_bytes, 0)
+
+    def test_what_is_wrong_is_named(self):
+        self.invalid(lambda: self.upload("", [], mode=2, permissions=-1, size_bytes=-1,
+                                         sha256=b"x"),
+                     "start.path", "mode", "permissions", "start.size_bytes", "start.sha256")
+        self.invalid(lambda: self.client.files.UploadFile(iter(
+            [self.f.UploadFileRequest(data=b"x")])), "request")
+        self.invalid(lambda: self.client.files.UploadFile(iter([])), "request")
+        self.invalid(lambda: self.upload("a", [b"x" * ((1 << 20) + 1)]), "data")
+        for call in (lambda: self.upload("a", [], archive=self.f.ARCHIVE_FORMAT_TAR),
+                     lambda: self.download("a", archive=self.f.ARCHIVE_FORMAT_TAR)):
+            self.fails(StatusCode.FAILED_PRECONDITION, "GUARANTEE_UNSUPPORTED", call)
+        self.invalid(lambda: self.download("a", byte_offset=-1, max_bytes=-1), "byte_offset",
+                     "max_bytes")
+        self.missing(lambda: self.download("none"))
+        new = self.f.WRITE_MODE_CREATE_NEW
+        self.upload("a", [b"1"], mode=new)
+        self.fails(StatusCode.ALREADY_EXISTS, "FILE_EXISTS",
+                   lambda: self.upload("a", [b"2"] * 1000, mode=new))
+
+
+class Workers(Case):
+    """The processes that do file calls: who they are, and what happens when they are killed."""
+
+    def workers(self):
+        """Numbers of box-files as the sandbox sees them."""
+        return self.sh("for p in /proc/[0-9]*; do read -r n <$p/comm && "
+                       "[ \"$n\" = box-files ] && echo ${p#/proc/}; done 2>/dev/null; true").split()
+
+    def test_a_call_starts_one_and_the_next_ones_use_it(self):
+        self.assertEqual(self.workers(), [])
+        for i in range(20):
+            self.write(f"f{i}", b"x")
+        self.assertEqual(len(self.workers()), 1)
+
+    def test_commands_cannot_look_into_one(self):
+        self.write("a")
+        pid = self.workers()[0]
+        answer = self.client.run(
+            f"cd /proc/{pid}; for f in mem maps environ fd exe root cwd; do "
+            "if [ -r $f ] && { cat $f || ls -l $f/; } >/dev/null 2>&1; then echo $f; fi; done; "
+            "python3 -c 'import ctypes; l = ctypes.CDLL(None); "
+            f"print(\"ptrace\", l.ptrace(16, {pid}, 0, 0))'; "
+            "grep -E \"^(Uid|CapEff|NoNewPrivs|Seccomp):\" status", self.sid)
+        out = answer.stdout_data.decode()
+        self.assertIn("ptrace -1", out)
+        for name in ("mem", "maps", "environ", "fd", "root", "cwd"):
+            self.assertNotIn(name + "\n", out)
+        for line in ("Uid:\t1000", "CapEff:\t0000000000000000", "NoNewPrivs:\t1", "Seccomp:\t2"):
+            self.assertIn(line, out)
+
+    def test_killed_and_stopped_ones_are_replaced(self):
+        self.write("a", b"x")
+        for signal in ("KILL", "STOP", "TERM", "SEGV"):
+            self.sh(f"kill -{signal} {self.workers()[0]}")
+            for _ in range(3):
+                self.assertEqual(self.content("a"), b"x", signal)
+
+    def test_calls_under_attack_end(self):
+        self.write("a", b"x" * 100000)
+        attack = self.client.execs.Exec.future(self.client.exec_request(
+            "end=$(($(date +%s) + 4)); while [ $(date +%s) -lt $end ]; do "
+            "for p in /proc/[0-9]*; do read -r n <$p/comm && [ \"$n\" = box-files ] && "
+            "kill -9 ${p#/proc/}; done; done 2>/dev/null; true", self.sid), timeout=60)
+        ended = failed = 0
+        while not attack.done():
+            try:
+                self.assertEqual(len(self.content("a")), 100000)
+            except boxd_lib.grpc.RpcError as e:
+                self.assertEqual(boxd_lib.Failure(e).reason, "RUNTIME_UNAVAILABLE", e)
+                failed += 1
+            ended += 1
+        self.assertGreater(ended, failed)
+        self.assertEqual(len(self.content("a")), 100000)
+
+    def test_many_calls_at_once(self):
+        calls = [self.client.files.WriteFile.future(self.f.WriteFileRequest(
+            session_id=self.sid, path=f"m/{i}", data=b"x" * 100), timeout=60) for i in range(60)]
+        for call in calls:
+            call.result()
+        self.assertEqual(self.sh("ls m | wc -l"), "60")
+        self.assertLessEqual(len(self.workers()), 4)
+
+    def test_remove_works_without_memory(self):
+        self.client.delete(self.sid)
+        self.client.create(self.sid, memory_bytes=32 << 20)
+        self.sh("mkdir t; cd t; seq 100 | xargs touch")
+        hog = self.client.execs.Exec.future(self.client.exec_request(
+            "python3 -c 'import time, os\nos.oom = open(\"/proc/self/oom_score_adj\", \"w\")\n"
+            "b = []\ntry:\n while True: b.append(bytearray(1 << 20))\nexcept MemoryError: pass\n'",
+            self.sid, timeout=20), timeout=60)
+        while not hog.done():
+            self.file("RemoveFile", "t", recursive=True, allow_missing=True)
+        self.assertEqual(self.file("RemoveFile", "t", allow_missing=True).removed, 0)
 
 
 if __name__ == "__main__":
