@@ -261,6 +261,11 @@
 #define BOX_MAX_TOOL_JSON_VALUES 65536
 /* Tools there can be; tools and settings that a session can name. */
 #define BOX_MAX_TOOLS 64
+/* boxcli mcp: one message of the client, arguments of that size and what is around them; requests
+ * under way; and how long those that are may go on once the client closed its end. */
+#define BOX_MCP_LINE_BYTES    (BOX_MAX_TOOL_JSON_BYTES + 1024 * 1024)
+#define BOX_MCP_MAX_REQUESTS  64
+#define BOX_MCP_GRACE_SECONDS 1
 /* CallToolRequest.call_id, and a description that a session gives a tool. */
 #define BOX_MAX_CALL_ID_BYTES          128
 #define BOX_MAX_TOOL_DESCRIPTION_BYTES 4096

@@ -82,7 +82,7 @@ class Help(unittest.TestCase):
         text = run("session", "update", "--help").stdout
         self.assertEqual(set(re.findall(r"--[a-z-]+", text)) - {"--help", "--usage"},
                          {"--label", "--idle-ttl", "--max-parallel-execs", "--cpu", "--memory",
-                          "--pids"})
+                          "--pids", "--tools"})
         self.assertEqual(run("session", "update", "x", "--image", "y").returncode, 2)
 
     def test_what_is_not_built_says_so(self):

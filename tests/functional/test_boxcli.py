@@ -519,6 +519,30 @@ class Server(Case):
         self.assertRegex(self.ok("errors", "no-such"),
                          r"Z /box.v1.ControlService/GetGuidance SESSION_NOT_FOUND no-such: ")
 
+    def test_tools(self):
+        p = self.pb.tool
+        self.assertRegex(self.ok("tool", "list"), r"(?m)^exec  +Runs a shell command")
+        self.assertIn("exec", [t.name for t in self.json(p.ListToolsResponse(), "tool", "list").tools])
+        self.assertEqual(self.ok("tool", "call", "exec", '{"command": "echo $((6 * 7))"}'), "42\n")
+        self.assertEqual(self.ok("tool", "call", "python_executor", "-",
+                                 stdin=b'{"code": "print(6*7)"}'), "42\n")
+        self.fails(1, "tool", "call", "exec", '{"cmd": 1}', says=["arguments.cmd", "arguments.command"])
+        self.fails(1, "tool", "call", "nothing", says=["there is no such tool"])
+        code, out, err = self.cli("tool", "call", "exec", '{"command": "echo x; exit 3"}')
+        self.assertEqual((code, out, err), (1, b"x\n", "boxcli: exec: exit code 3\n"))
+        code, _, err = self.cli("tool", "call", "--timeout", "300ms", "exec", '{"command": "sleep 60"}')
+        self.assertEqual((code, err), (124, "boxcli: exec: killed after 0.3 s (timeout)\n"))
+        self.ok("session", "create", self.sid, "--tools", "exec,python_executor")
+        self.assertEqual([line.split()[0] for line in self.ok("tool", "list", self.sid).splitlines()],
+                         ["exec", "python_executor"])
+        self.assertEqual(self.ok("tool", "call", "--session", self.sid, "exec",
+                                 '{"command": "pwd"}'), "/workspace\n")
+        self.ok("session", "update", self.sid, "--tools", "none")
+        self.fails(1, "tool", "call", "--session", self.sid, "exec", '{"command": "pwd"}',
+                   says=["PERMISSION"])
+        self.ok("session", "update", self.sid, "--tools", "all")
+        self.assertIn("shell_executor", self.ok("tool", "list", self.sid))
+
     def test_whoami_status_backends_health(self):
         p = self.pb.control
         self.assertIn("tenant  default", self.ok("whoami"))

@@ -48,6 +48,8 @@ typedef struct cli_command {
 extern const cli_command cli_run_commands[];
 extern const cli_command cli_session_commands[];
 extern const cli_command cli_session_id_commands[];
+extern const cli_command cli_tool_commands[];
+extern const cli_command cli_mcp_commands[];
 extern const cli_command cli_admin_commands[];
 extern const cli_command cli_control_commands[];
 extern const cli_command cli_init_commands[];

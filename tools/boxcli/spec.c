@@ -24,6 +24,7 @@ enum {
     OPT_PARALLEL,
     OPT_DESTROY,
     OPT_GUARANTEE,
+    OPT_TOOLS,
 };
 
 /* What can change while a session lives. */
@@ -36,6 +37,10 @@ static const struct argp_option live_options[] = {
     {.name = "cpu", .key = OPT_CPU, .arg = "CORES", .doc = "CPU limit, such as 0.5"},
     {.name = "pids", .key = OPT_PIDS, .arg = "N", .doc = "most processes and threads at once"},
     {.name = "label", .key = OPT_LABEL, .arg = "K=V", .doc = "mark of your own; may be repeated"},
+    {.name = "tools",
+     .key = OPT_TOOLS,
+     .arg = "LIST",
+     .doc = "tools a model may call: names, as exec,read; all; none"},
     {.name = "idle-ttl",
      .key = OPT_IDLE_TTL,
      .arg = "TIME",
@@ -185,10 +190,30 @@ static void add_guarantee(Box__V1__SessionSpec *spec, const char *name)
     spec->guarantees = grown;
 }
 
+/* "all", "none", or names with commas between. */
+static Box__V1__ToolSelection *parse_tools(const char *text)
+{
+    Box__V1__ToolSelection *t = box_alloc(sizeof *t);
+    box__v1__tool_selection__init(t);
+    t->all = strcmp(text, "all") == 0;
+    if (t->all || strcmp(text, "none") == 0)
+        return t;
+    t->names = box_alloc_array(strlen(text) + 1, sizeof *t->names); /* more than there are */
+    BOX_AUTO(box_freep) char *copy = box_strdup(text);
+    char *rest = copy;
+    for (char *name; (name = strsep(&rest, ",")) != NULL;)
+        t->names[t->n_names++] = box_strdup(name);
+    return t;
+}
+
 static error_t parse_live(int key, char *arg, struct argp_state *state)
 {
     cli_spec_args *a = state->input;
     switch (key) {
+    case OPT_TOOLS:
+        cli_message_free(spec_of(a)->tools);
+        a->spec->tools = parse_tools(arg);
+        return 0;
     case OPT_MEMORY:
         box__v1__session_spec__set_memory_bytes(spec_of(a), cli_bytes(state, "--memory", arg));
         return 0;
