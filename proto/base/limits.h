@@ -146,6 +146,14 @@
  * minutes; this is the shortest that gRPC's own clients can be set to, and ours asks every 20 s, so
  * that a quiet command is not cut off. */
 #define BOX_PING_MIN_SECONDS 10
+/* A loop whose last waits for the next call, so many of them, were no longer than the first of
+ * these looks for it, for as long as the second, before it sleeps (loop/expect.h): in a virtual
+ * machine waking up takes 20 to 30 of the 60 microseconds of a small call. */
+#define BOX_SHORT_WAIT_US 100
+#define BOX_POLL_US       60
+#define BOX_POLL_AFTER    16
+/* A yield that takes so long let somebody else run. */
+#define BOX_YIELD_US 10
 /* Worker pool: threads and queued jobs; a full queue is RESOURCE_EXHAUSTED. */
 #define BOX_WORKER_THREADS 4
 #define BOX_WORKER_QUEUE   1024

@@ -3,6 +3,7 @@
 
 #include <uv.h>
 
+#include "loop/expect.h"
 #include "loop/lock.h"
 #include "loop/loop.h"
 #include "loop/worker.h"
@@ -16,6 +17,7 @@ struct box_loop {
     box_loops *all;
     pthread_t thread;
     bool running_posts;
+    box_expect expect;
     box_list later;  /* of box_later */
     box_list spare;  /* of box_later */
     box_lock lock;   /* guards what follows */
@@ -26,6 +28,8 @@ struct box_loop {
 
 struct box_loops {
     unsigned n_loops;
+    int load_fd;           /* /proc/loadavg, or -1 */
+    unsigned n_processors; /* of the machine */
     box_workers *workers;
     box_loop loops[];
 };

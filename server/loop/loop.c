@@ -1,8 +1,15 @@
 #include "loop/loop.h"
 
 #include <assert.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/fd.h"
 #include "base/limits.h"
 #include "loop/internal.h"
 
@@ -110,14 +117,61 @@ static void end_of_turn(box_loop *l)
     run_later(l);
 }
 
+void box_loop_expect(box_loop *l)
+{
+    l->expect.wanted = true;
+}
+
+/* More threads of the machine could run than it has processors, or nobody knows (proc(5),
+ * /proc/loadavg: the fourth number). */
+static bool is_machine_busy(const box_loops *all)
+{
+    char text[64];
+    ssize_t n = pread(all->load_fd, text, sizeof text - 1, 0);
+    if (n <= 0)
+        return true;
+    text[n] = '\0';
+    const char *at = text;
+    for (int i = 0; i < 3 && at != NULL; i++) {
+        at = strchr(at, ' ');
+        at = at != NULL ? at + 1 : NULL;
+    }
+    return at == NULL || strtoul(at, NULL, 10) > all->n_processors;
+}
+
+/* Others that want this processor go first: then it is not the time to look. */
+static bool look_for_events(const box_loop *l, box_time now)
+{
+    struct pollfd events = {.fd = uv_backend_fd(&l->uv), .events = POLLIN};
+    const box_time end = now + BOX_POLL_US * BOX_US;
+    if (is_machine_busy(l->all))
+        return false;
+    while (poll(&events, 1, 0) == 0) {
+        box_time before = now;
+        (void)sched_yield();
+        now = box_now();
+        if (now >= end || now - before > BOX_YIELD_US * BOX_US)
+            return false;
+    }
+    return true;
+}
+
 static void on_prepare(uv_prepare_t *handle)
 {
-    end_of_turn(BOX_CONTAINER(handle, box_loop, before_poll));
+    box_loop *l = BOX_CONTAINER(handle, box_loop, before_poll);
+    end_of_turn(l);
+    if (!l->expect.wanted)
+        return;
+    box_time now = box_now();
+    if (box_expect_begin(&l->expect, now) && box_list_empty(&l->spare))
+        box_expect_polled(&l->expect, look_for_events(l, now));
 }
 
 static void on_check(uv_check_t *handle)
 {
     box_loop *l = BOX_CONTAINER(handle, box_loop, after_poll);
+    if (l->expect.began_at != 0)
+        box_expect_end(&l->expect, box_now());
     end_of_turn(l);
     run_spare(l);
 }
@@ -175,9 +229,12 @@ static void loop_done(box_loop *l)
 
 int box_loops_new(unsigned n_loops, unsigned n_workers, box_loops **out, box_error *err)
 {
+    long processors = sysconf(_SC_NPROCESSORS_ONLN);
     if (n_loops == 0)
         n_loops = uv_available_parallelism();
     box_loops *all = box_alloc(sizeof *all + n_loops * sizeof all->loops[0]);
+    all->n_processors = processors > 0 ? (unsigned)processors : 1;
+    all->load_fd = open("/proc/loadavg", O_RDONLY | O_CLOEXEC);
     all->workers =
         box_workers_new(n_workers > 0 ? n_workers : BOX_WORKER_THREADS, BOX_WORKER_QUEUE);
     for (; all->n_loops < n_loops; all->n_loops++) {
@@ -197,6 +254,7 @@ void box_loops_free(box_loops *all)
     box_workers_free(all->workers);
     for (unsigned i = 0; i < all->n_loops; i++)
         loop_done(&all->loops[i]);
+    box_closep(&all->load_fd);
     free(all);
 }
 

@@ -55,6 +55,11 @@ BOX_LOOP void box_later_cancel(box_later *later);
  * brought is done and sent. */
 BOX_LOOP void box_loop_spare(box_loop *l, box_later *later);
 
+/* Something was sent, while nothing else is to be done, that may well be answered at once: the loop
+ * looks for that for a moment before it sleeps, if lately it came so soon (loop/expect.h) and the
+ * machine has a processor to spare. */
+BOX_LOOP void box_loop_expect(box_loop *l);
+
 /* Timers: fn runs once at `at` (absolute, never early), on the loop. Setting again moves it;
  * BOX_TIME_NEVER stops it. A freed timer never fires. Cheap: thousands per loop. */
 BOX_LOOP box_timer *box_timer_new(box_loop *l, void (*fn)(void *arg), void *arg);

@@ -136,6 +136,8 @@ static void flush(connection *c)
         return;
     case SENT_ALL:
         box_connection_set_blocked(c, false, true);
+        if (total > 0 && c->rpc != NULL && box_rpc_connection_is_quick(c->rpc))
+            box_loop_expect(c->nl->loop); /* the next call of who makes one after another */
         if (c->rpc != NULL && box_h2_is_done(box_rpc_connection_h2(c->rpc)))
             box_connection_handle(c, EVENT_DONE);
         else

@@ -16,6 +16,8 @@ struct box_rpc_connection {
     unsigned n_calls; /* in memory: handlers of streams that were reset count until they let go */
     unsigned max_calls;
     bool known;          /* admission named somebody once */
+    bool delivering;     /* a handler is called with what came */
+    bool quick;          /* the last answer was given in such a call */
     char *tenant;        /* whose it counts as; NULL: nobody's */
     box_time idle_since; /* while calls is empty */
 };
@@ -90,6 +92,7 @@ static void op_finish(box_call *call, const box_error *err)
     note_output(c);
     tell_failed(c, err);
     count(c, err);
+    c->connection->quick = c->connection->delivering;
     box_h2_finish(c->stream, err, &call->trailers);
 }
 
@@ -292,12 +295,14 @@ static void on_message(void *owner, box_h2_stream *s, const uint8_t *data, size_
 
 static void on_half_close(void *owner, box_h2_stream *s)
 {
-    (void)owner;
+    box_rpc_connection *n = owner;
     call_h2 *c = box_h2_stream_owner(s);
     if (c == NULL)
         return;
     c->whole = true;
+    n->delivering = true;
     box_call_deliver_half_close(&c->base);
+    n->delivering = false;
 }
 
 static void on_writable(void *owner, box_h2_stream *s)
@@ -418,6 +423,11 @@ bool box_rpc_connection_is_known(const box_rpc_connection *n)
 bool box_rpc_connection_has_calls(const box_rpc_connection *n)
 {
     return !box_list_empty(&n->calls);
+}
+
+bool box_rpc_connection_is_quick(const box_rpc_connection *n)
+{
+    return n->quick && atomic_load(&n->rpc->calls_open) == 0;
 }
 
 box_time box_rpc_connection_idle_since(const box_rpc_connection *n)

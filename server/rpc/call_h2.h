@@ -56,6 +56,9 @@ BOX_LOOP box_h2 *box_rpc_connection_h2(const box_rpc_connection *c);
 /* Admission knew who made one of its calls, or lets in everybody. */
 BOX_LOOP bool box_rpc_connection_is_known(const box_rpc_connection *c);
 BOX_LOOP bool box_rpc_connection_has_calls(const box_rpc_connection *c);
+/* No call is open, of any connection, and the last of this one was answered as soon as it was
+ * there: no command, disk or other process had a part in it. */
+BOX_LOOP bool box_rpc_connection_is_quick(const box_rpc_connection *c);
 /* Since when no call is open; BOX_TIME_NEVER while one is. */
 BOX_LOOP box_time box_rpc_connection_idle_since(const box_rpc_connection *c);
 /* Every few seconds while there are streams: ends calls whose request does not come to its end

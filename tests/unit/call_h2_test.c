@@ -19,6 +19,7 @@ typedef struct fixture {
     /* server's side */
     box_call *call; /* a reference, when a handler keeps it */
     int handler_calls;
+    bool answers; /* the unary handler, before it returns */
     int ends;
     box_reason ended_with;
     bool refuse;
@@ -65,7 +66,7 @@ static void on_end(box_call *call, void *arg, const box_error *why)
     f->ended_with = why->reason;
 }
 
-/* Keeps the call open. */
+/* Keeps the call, open unless f->answers. */
 static int keep(const void *handlers, box_call *call, const ProtobufCMessage *request,
                 box_error *err)
 {
@@ -74,6 +75,8 @@ static int keep(const void *handlers, box_call *call, const ProtobufCMessage *re
     f->handler_calls++;
     f->call = box_call_ref(call);
     box_call_on_end(call, on_end, f);
+    if (f->answers)
+        box_call_finish(call, NULL);
     return 0;
 }
 
@@ -251,6 +254,25 @@ static void a_handler_may_answer_later(void **state)
     assert_int_equal(f->releases, 1);
 }
 
+static void only_an_answer_given_at_once_is_quick(void **state)
+{
+    fixture *f = *state;
+    assert_false(box_rpc_connection_is_quick(f->server));
+    f->answers = true;
+    (void)request(f, "/t.S/Unary", 0, true);
+    assert_true(box_rpc_connection_is_quick(f->server));
+    box_call_unref(f->call);
+    f->call = NULL;
+    f->answers = false;
+    (void)request(f, "/t.S/Unary", 0, true);
+    assert_false(box_rpc_connection_is_quick(f->server)); /* it is open */
+    box_call_finish(f->call, NULL);
+    pump(f);
+    assert_false(box_rpc_connection_is_quick(f->server));
+    box_call_unref(f->call);
+    f->call = NULL;
+}
+
 static void a_callers_cancel_reaches_the_handler(void **state)
 {
     fixture *f = *state;
@@ -409,6 +431,7 @@ int main(void)
         TEST(an_unknown_method_is_unimplemented_and_named),
         TEST(a_refused_caller_never_reaches_the_handler),
         TEST(a_handler_may_answer_later),
+        TEST(only_an_answer_given_at_once_is_quick),
         TEST(a_callers_cancel_reaches_the_handler),
         TEST(a_lost_connection_cancels_and_a_kept_call_outlives_it),
         TEST(a_passed_deadline_ends_the_call_on_both_sides),
