@@ -192,8 +192,14 @@ static int add_proc(const box_sandbox_plan *plan, box_error *err)
 {
     if (make_dir("proc", 0555, err) < 0)
         return -1;
-    if (mount("proc", "proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL) < 0)
-        return box_fail_errno(err, "mount /proc");
+    if (mount("proc", "proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL) < 0) {
+        int saved = errno;
+        (void)box_fail_errno(err, "mount /proc");
+        if (saved == EPERM) /* mount_too_revealing of the kernel's fs/namespace.c */
+            (void)box_wrap(err, "parts of the host's /proc are hidden, as containers do, and so a "
+                                "whole one is not to be had"); /* always -1 */
+        return -1;
+    }
     limit_ipc(plan->request);
     /* No namespaces of their own for commands; it cannot be raised again without a capability
      * (sandbox-facts.md, section 1). */

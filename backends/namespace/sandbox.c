@@ -81,7 +81,7 @@ static int restore_traits(const traits *t, box_error *err)
  * others and the host's own root may have: 128 inotify instances were enough. */
 static pid_t clone_as(uint32_t uid_base, int *pidfd, box_error *err)
 {
-    traits before;
+    traits before = {0};
     if (note_traits(&before, err) < 0)
         return -1;
     /* Capabilities stay while the effective user is another one: hosts may forbid user namespaces

@@ -31,12 +31,12 @@ static void entry_free(box_ledger_entry *e)
     free(e);
 }
 
+/* The list goes, too. */
 static void free_all(box_list *entries)
 {
-    while (!box_list_empty(entries)) {
-        box_ledger_entry *e = BOX_CONTAINER(entries->next, box_ledger_entry, link);
-        box_list_remove(&e->link);
-        entry_free(e);
+    for (box_list *at = entries->next, *next; at != entries; at = next) {
+        next = at->next;
+        entry_free(BOX_CONTAINER(at, box_ledger_entry, link));
     }
 }
 

@@ -211,6 +211,9 @@ class Row44(unittest.TestCase):
         self.assertTrue(self.unavailable(["setpriv", "--bounding-set=-sys_admin",
                                           "--inh-caps=-sys_admin"]))
 
+    def test_with_parts_of_proc_hidden(self):
+        self.assertIn("/proc are hidden", self.unavailable(in_mounts("mount --bind /dev/null /proc/keys")))
+
     # --- an ordinary user ---------------------------------------------------------------------------
 
     def test_as_an_ordinary_user(self):
