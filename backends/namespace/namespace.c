@@ -276,7 +276,6 @@ static int namespace_adopt(box_backend *b, const box_sandbox_record *record, box
 static int namespace_destroy(box_backend *b, const box_sandbox_record *record, int image,
                              uint32_t *oom, box_error *err)
 {
-    (void)b;
     BOX_AUTO(box_closep) int held = image;
     BOX_AUTO(box_closep) int pidfd = -1;
     if (box_proc_open(record->pid, record->start_time, &pidfd, err) < 0)
@@ -290,6 +289,9 @@ static int namespace_destroy(box_backend *b, const box_sandbox_record *record, i
             return box_fail(err, BOX_DEADLINE, "the sandbox does not die");
     }
     box_closep(&held); /* unmounted, detached, removed: some ms, more when it was written a lot */
+    /* What the agent made belongs to an id of the sandbox, which is another user's out here. */
+    if (b->outer != NULL && box_outer_enter(b->outer, err) < 0)
+        return -1;
     return box_cgroups_remove(record, err);
 }
 

@@ -225,6 +225,20 @@ class Row44(unittest.TestCase):
         self.start([], ordinary=Ordinary(ids=True))
         self.check(LIMITS | {"command_cgroup", "host_mount"}, "no root")
 
+    @unittest.skipUnless(cgroups_of("cgroup") and cgroups_of("cgroup2"), "not a hybrid host")
+    def test_as_an_ordinary_user_with_a_control_group(self):
+        """One that was given to the user, as systemd does with Delegate=yes."""
+        user = Ordinary(ids=bool(hostile_lib.which("newuidmap")))
+        group = os.path.join(cgroups_of("cgroup2")[0], f"box-user-{user.uid}")
+        os.mkdir(group)
+        self.addCleanup(hostile_lib.wait_until, lambda: hostile_lib.remove_directory(group), 5)
+        for name in ("", "cgroup.procs", "cgroup.subtree_control", "cgroup.threads"):
+            os.chown(os.path.join(group, name), user.uid, user.uid)
+        self.start(["sh", "-c", f'echo 0 >{group}/cgroup.procs && exec "$@"', "sh"], ordinary=user)
+        self.check(LIMITS | {"host_mount"} | (set() if user.ids else {"user", "agent_separated"}),
+                   "cgroup v2,")
+        self.assertEqual([name for name in os.listdir(group) if os.path.isdir(f"{group}/{name}")], [])
+
     def ordinary_client(self, prefix=()):
         """boxcli of an ordinary user with a private pair; nothing but the programs is there."""
         folder = self.boxd_folder()
