@@ -12,7 +12,8 @@ enum { SECTOR = 4096 /* what ext4 is made with; fewer requests than sectors of 5
 
 static const char control[] = "/dev/loop-control";
 
-/* errno EBUSY: somebody else took it meanwhile. */
+/* Not with LO_FLAGS_DIRECT_IO: 500 MB written and synced take the same, small files too, and the
+ * end twice as long. errno EBUSY: somebody else took it meanwhile. */
 static int try_attach(int ctl, int file, int *out)
 {
     char path[32];

@@ -475,6 +475,7 @@ static void the_end_does_not_wait_for_the_disk(void **state)
         test_box_destroy(&b, &box);
         destroy += box_now() - t;
         test_warden_await_clean(&f.warden);
+        test_devices_await(f.dir, READY);
         t = box_now();
         test_box_create(&b, &f.warden, (box_warden_create){0}, &box);
         in_memory += box_now() - t;
