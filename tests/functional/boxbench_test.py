@@ -8,7 +8,7 @@ import os
 import subprocess
 import sys
 
-CASES = {"floor": ["spawn", "clone"], "health": ["c1", "c10x10"], "exec": ["c1", "c16", "c50"],
+CASES = {"floor": ["spawn", "spawn_all", "clone"], "health": ["c1", "c10x10"], "exec": ["c1", "c16", "c50"],
          "lifecycle": ["c1", "c8", "clean"], "warm": ["exec", "c1", "run"]}
 SHAPES = ["c1x1", "c10x10", "c100x10", "c1x100", "stream"]
 
@@ -26,9 +26,13 @@ def check_box(boxbench):
             case = r[group][name]
             assert 0 < case["p50_us"] <= case["p95_us"] <= case["p99_us"], (group, name, case)
             assert case["rps"] > 0 and case["count"] > 0, (group, name, case)
-    assert set(r["ratios"]) == {"exec_p50", "exec_p99_over_p50", "lifecycle_p50", "warm_over_exec",
-                                "warm_run_over_exec"}, r["ratios"]
+    assert set(r["ratios"]) == {"exec_p50", "exec_p99_over_p50", "exec_rate_c50", "lifecycle_p50",
+                                "warm_over_exec", "warm_run_over_exec"}, r["ratios"]
     assert all(v > 0 for v in r["ratios"].values()), r["ratios"]
+    assert r["exec"]["c50"]["client_us"] > 0, r["exec"]
+    some = report(boxbench, "--only", "floor.spawn,health.c1")
+    assert set(some) == {"machine", "floor", "health", "ratios"}, some
+    assert set(some["floor"]) == {"spawn", "spawn_all"} and "c1" in some["health"], some
 
 
 def check_rpc(boxbench):

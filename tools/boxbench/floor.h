@@ -9,6 +9,10 @@
 int bench_floor_spawn(const char *program, size_t rounds, bench_case *out, box_error *err)
     BOX_MUST_USE;
 
+/* The same from one process a core at once: what all cores can do. `rounds` in all. */
+int bench_floor_spawn_all(const char *program, size_t rounds, bench_case *out, box_error *err)
+    BOX_MUST_USE;
+
 /* clone3 with seven new namespaces (user, mount, pid, net, ipc, uts, cgroup), an id map, a tmpfs
  * root with read-only /usr, private /proc /tmp /workspace, no capabilities, no_new_privs; then exec
  * of the program, and wait. Needs root. */

@@ -1,6 +1,7 @@
 #include "load.h"
 
 #include <pthread.h>
+#include <time.h>
 
 #include "base/alloc.h"
 #include "base/clock.h"
@@ -43,6 +44,13 @@ static int open_channels(const load_target *target, unsigned n, box_channel **ch
     return 0;
 }
 
+static uint64_t processor_ns(void)
+{
+    struct timespec t = {0};
+    (void)clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t); /* Linux always has it */
+    return (uint64_t)t.tv_sec * BOX_SECOND + (uint64_t)t.tv_nsec;
+}
+
 /* Threads that could be started are joined, whatever happens. */
 static int run_threads(thread *threads, unsigned n, const load_plan *plan, bench_case *out,
                        box_error *err)
@@ -57,9 +65,11 @@ static int run_threads(thread *threads, unsigned n, const load_plan *plan, bench
     }
     (void)pthread_barrier_wait(&start);
     box_time begin = box_now();
+    uint64_t used = processor_ns();
     for (unsigned i = 0; i < n; i++)
         (void)pthread_join(threads[i].id, NULL);
     out->wall_ns = box_now() - begin;
+    out->client_ns = processor_ns() - used;
     for (unsigned i = 0; i < n; i++) {
         bench_merge(out, &threads[i].samples);
         bench_done(&threads[i].samples);

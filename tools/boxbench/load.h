@@ -27,6 +27,6 @@ typedef struct load_plan {
     void *arg;
 } load_plan;
 
-/* Fills out->samples and wall_ns. The first error ends the case. */
+/* Fills out->samples, wall_ns and client_ns. The first error ends the case. */
 int load_run(const load_target *target, const load_plan *plan, bench_case *out, box_error *err)
     BOX_MUST_USE;

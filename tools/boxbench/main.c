@@ -15,7 +15,7 @@
 #include "warm.h"
 
 enum { OPT_JSON = 'j', OPT_ENDPOINT = 'e', OPT_QUICK = 'q', OPT_RPC = 'r', OPT_SERVERS = 's' };
-enum { OPT_HOSTILE = 'h' + 256 };
+enum { OPT_HOSTILE = 'h' + 256, OPT_ONLY };
 enum { MAX_CASES = 16 };
 
 typedef struct bench {
@@ -24,12 +24,24 @@ typedef struct bench {
     bool rpc;
     bool hostile;
     const char *servers;
+    const char *only; /* comma-separated beginnings of names; NULL = all cases */
     load_target target;
     char program_path[PATH_MAX];
     bench_program program;
     bench_case cases[MAX_CASES];
     size_t n_cases;
 } bench;
+
+/* One case: what runs it, and how much of it. */
+typedef struct step {
+    const char *name;
+    size_t calls;
+    int (*run)(bench *b, bench_case *c, const struct step *s, box_error *err);
+    unsigned connections;
+    unsigned threads_each;
+    int (*floor)(const char *program, size_t rounds, bench_case *out, box_error *err);
+    bool needs_root;
+} step;
 
 /* NOLINTNEXTLINE(readability-non-const-parameter): argp says what it takes */
 static error_t parse(int key, char *arg, struct argp_state *state)
@@ -47,6 +59,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         return 0;
     case OPT_HOSTILE:
         b->hostile = true;
+        return 0;
+    case OPT_ONLY:
+        b->only = arg;
         return 0;
     case OPT_SERVERS:
         b->servers = arg;
@@ -110,26 +125,61 @@ static int measure_warm(bench *b, box_error *err)
     return 0;
 }
 
+static bool is_wanted(const bench *b, const char *name)
+{
+    for (const char *at = b->only; at != NULL && *at != '\0';) {
+        size_t len = strcspn(at, ",");
+        if (len > 0 && strncmp(name, at, len) == 0)
+            return true;
+        at += len + (at[len] == ',');
+    }
+    return b->only == NULL;
+}
+
+static int run_floor(bench *b, bench_case *c, const step *s, box_error *err)
+{
+    return s->floor(b->program_path, scale(b, s->calls), c, err);
+}
+
+static int run_health(bench *b, bench_case *c, const step *s, box_error *err)
+{
+    return bench_health(&b->target, s->connections, s->threads_each, scale(b, s->calls), c, err);
+}
+
+static int run_exec(bench *b, bench_case *c, const step *s, box_error *err)
+{
+    return bench_exec(&b->target, &b->program, s->connections, scale(b, s->calls), c, err);
+}
+
+static int run_lifecycle(bench *b, bench_case *c, const step *s, box_error *err)
+{
+    return bench_lifecycle(&b->target, s->connections, scale(b, s->calls), c, err);
+}
+
+static const step steps[] = {
+    {"floor.spawn", 2000, run_floor, .floor = bench_floor_spawn},
+    {"floor.spawn_all", 4000, run_floor, .floor = bench_floor_spawn_all},
+    {"floor.clone", 500, run_floor, .floor = bench_floor_clone, .needs_root = true},
+    {"health.c1", 5000, run_health, .connections = 1, .threads_each = 1},
+    {"health.c10x10", 20000, run_health, .connections = 10, .threads_each = 10},
+    {"exec.c1", 2000, run_exec, .connections = 1},
+    {"exec.c16", 8000, run_exec, .connections = 16},
+    {"exec.c50", 10000, run_exec, .connections = 50},
+    {"lifecycle.c1", 500, run_lifecycle, .connections = 1},
+    {"lifecycle.c8", 800, run_lifecycle, .connections = 8},
+};
+
+/* What needs root is left out elsewhere, and with it the ratio. */
 static int measure(bench *b, box_error *err)
 {
-    const load_target *t = &b->target;
-    if (bench_floor_spawn(b->program_path, scale(b, 2000), next_case(b, "floor.spawn"), err) < 0)
-        return box_wrap(err, "floor.spawn");
-    /* Needs root; elsewhere the figure is left out, and with it the ratio. */
-    if (geteuid() == 0 &&
-        bench_floor_clone(b->program_path, scale(b, 500), next_case(b, "floor.clone"), err) < 0)
-        return box_wrap(err, "floor.clone");
-    if (bench_health(t, 1, 1, scale(b, 5000), next_case(b, "health.c1"), err) < 0 ||
-        bench_health(t, 10, 10, scale(b, 20000), next_case(b, "health.c10x10"), err) < 0)
-        return box_wrap(err, "health");
-    if (bench_exec(t, &b->program, 1, scale(b, 2000), next_case(b, "exec.c1"), err) < 0 ||
-        bench_exec(t, &b->program, 16, scale(b, 8000), next_case(b, "exec.c16"), err) < 0 ||
-        bench_exec(t, &b->program, 50, scale(b, 10000), next_case(b, "exec.c50"), err) < 0)
-        return box_wrap(err, "exec");
-    if (bench_lifecycle(t, 1, scale(b, 500), next_case(b, "lifecycle.c1"), err) < 0 ||
-        bench_lifecycle(t, 8, scale(b, 800), next_case(b, "lifecycle.c8"), err) < 0)
-        return box_wrap(err, "lifecycle");
-    return measure_warm(b, err);
+    for (size_t i = 0; i < BOX_COUNT(steps); i++) {
+        const step *s = &steps[i];
+        if (!is_wanted(b, s->name) || (s->needs_root && geteuid() != 0))
+            continue;
+        if (s->run(b, next_case(b, s->name), s, err) < 0)
+            return box_wrap(err, "%s", s->name);
+    }
+    return is_wanted(b, "warm") ? measure_warm(b, err) : 0;
 }
 
 static bench_case *find_case(bench *b, const char *name)
@@ -140,6 +190,8 @@ static bench_case *find_case(bench *b, const char *name)
     }
     return NULL;
 }
+
+enum { RATE = -1 }; /* instead of a percentile: calls a second */
 
 typedef struct ratio {
     const char *name;
@@ -153,6 +205,8 @@ typedef struct ratio {
 static const ratio ratios[] = {
     {"exec_p50", "exec.c1", 50, "floor.spawn", 50, "Exec over TLS to posix_spawn + wait"},
     {"exec_p99_over_p50", "exec.c1", 99, "exec.c1", 50, "how steady Exec is"},
+    {"exec_rate_c50", "exec.c50", RATE, "floor.spawn_all", RATE,
+     "50 Execs at once to posix_spawn on all cores, a second"},
     {"lifecycle_p50", "lifecycle.c1", 50, "floor.clone", 50,
      "create, Exec, delete to one clone3 with seven namespaces"},
     {"warm_over_exec", "warm.c1", 50, "warm.exec", 50,
@@ -161,6 +215,11 @@ static const ratio ratios[] = {
      "Exec without a session from a full pool to Exec in one"},
 };
 
+static double value_of(bench_case *c, double percent)
+{
+    return percent < 0 ? bench_rate(c) : bench_percentile_us(c, percent);
+}
+
 /* 0 when a case is missing. */
 static double ratio_of(bench *b, const ratio *r)
 {
@@ -168,14 +227,13 @@ static double ratio_of(bench *b, const ratio *r)
     bench_case *under = find_case(b, r->under);
     if (over == NULL || under == NULL || under->count == 0)
         return 0;
-    return bench_percentile_us(over, r->over_percent) /
-           bench_percentile_us(under, r->under_percent);
+    return value_of(over, r->over_percent) / value_of(under, r->under_percent);
 }
 
 static void report_table(bench *b)
 {
-    printf("%-28s %10s %10s %10s %10s %8s\n", "case", "p50 us", "p95 us", "p99 us", "per second",
-           "calls");
+    printf("%-28s %10s %10s %10s %10s %8s %9s\n", "case", "p50 us", "p95 us", "p99 us",
+           "per second", "calls", "client us");
     for (size_t i = 0; i < b->n_cases; i++)
         bench_print(&b->cases[i]);
     printf("\n");
@@ -244,6 +302,10 @@ int main(int argc, char **argv)
         {.name = "hostile",
          .key = OPT_HOSTILE,
          .doc = "instead: what attacks cost an honest caller, and memory"},
+        {.name = "only",
+         .key = OPT_ONLY,
+         .arg = "NAMES",
+         .doc = "only cases whose names begin so: floor.spawn,exec"},
         {.name = "servers",
          .key = OPT_SERVERS,
          .arg = "DIR",

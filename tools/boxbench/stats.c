@@ -47,20 +47,27 @@ double bench_percentile_us(bench_case *c, double percent)
     return (double)c->samples_ns[at > 0 ? at - 1 : 0] / 1000.0;
 }
 
-static double rate(const bench_case *c)
+double bench_rate(const bench_case *c)
 {
     return c->wall_ns == 0 ? 0 : (double)c->count * (double)BOX_SECOND / (double)c->wall_ns;
 }
 
+static double client_us(const bench_case *c)
+{
+    return c->count == 0 ? 0 : (double)c->client_ns / (double)c->count / (double)BOX_US;
+}
+
 json_t *bench_json(bench_case *c)
 {
-    return json_pack("{s:f, s:f, s:f, s:f, s:I}", "p50_us", bench_percentile_us(c, 50), "p95_us",
-                     bench_percentile_us(c, 95), "p99_us", bench_percentile_us(c, 99), "rps",
-                     rate(c), "count", (json_int_t)c->count);
+    return json_pack("{s:f, s:f, s:f, s:f, s:I, s:f}", "p50_us", bench_percentile_us(c, 50),
+                     "p95_us", bench_percentile_us(c, 95), "p99_us", bench_percentile_us(c, 99),
+                     "rps", bench_rate(c), "count", (json_int_t)c->count, "client_us",
+                     client_us(c));
 }
 
 void bench_print(bench_case *c)
 {
-    printf("%-28s %10.1f %10.1f %10.1f %10.0f %8zu\n", c->name, bench_percentile_us(c, 50),
-           bench_percentile_us(c, 95), bench_percentile_us(c, 99), rate(c), c->count);
+    printf("%-28s %10.1f %10.1f %10.1f %10.0f %8zu %9.1f\n", c->name, bench_percentile_us(c, 50),
+           bench_percentile_us(c, 95), bench_percentile_us(c, 99), bench_rate(c), c->count,
+           client_us(c));
 }
