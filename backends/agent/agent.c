@@ -309,6 +309,7 @@ int box_agent_run(const box_agent_config *config, box_error *err)
     a->config = config;
     a->conn = -1;
     a->zygote_socket = -1;
+    a->null = -1;
     a->now = box_now();
     a->reapers = config->cgroup < 0;
     a->trees = (box_trees){

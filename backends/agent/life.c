@@ -1,5 +1,6 @@
 #include <assert.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -13,13 +14,24 @@ void box_life_fail(box_command *c)
     c->tick = 0;
 }
 
+/* Opened once and passed on: what a command without stdin reads is at its end. */
+static int open_null(box_agent *a, box_error *err)
+{
+    if (a->null < 0)
+        a->null = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    return a->null < 0 ? box_fail_errno(err, "open /dev/null") : 0;
+}
+
 /* a->packet holds a START of that size. */
 static int pass_to_zygote(box_agent *a, box_command *c, box_agent_start start, size_t size,
                           const int *fds, size_t n_fds, box_error *err)
 {
     int all[BOX_FD_PASS_MAX];
+    size_t n = 0;
     int ends[2] = {-1, -1};
     BOX_AUTO(box_closep) int extra = -1;
+    if ((start.flags & BOX_START_NO_STDIN) != 0 && open_null(a, err) < 0)
+        return -1;
     if (!a->reapers && box_tree_make(&a->trees, c->id, &extra, err) < 0)
         return -1;
     if (a->reapers && socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0)
@@ -28,15 +40,18 @@ static int pass_to_zygote(box_agent *a, box_command *c, box_agent_start start, s
         c->socket = ends[0];
         extra = ends[1];
     }
-    assert(n_fds + 1 <= BOX_FD_PASS_MAX);
-    memcpy(all, fds, n_fds * sizeof *fds);
-    all[n_fds] = extra;
+    assert(n_fds + 2 <= BOX_FD_PASS_MAX);
+    if ((start.flags & BOX_START_NO_STDIN) != 0)
+        all[n++] = a->null;
+    memcpy(all + n, fds, n_fds * sizeof *fds);
+    n += n_fds;
+    all[n++] = extra;
     start.reserved[0] = (uint32_t)c->slot;
     memcpy(a->packet + sizeof(box_agent_header), &start, sizeof start);
-    int rc = box_fd_send(a->zygote_socket, a->packet, size, all, n_fds + 1, err);
+    int rc = box_fd_send(a->zygote_socket, a->packet, size, all, n, err);
     bool dead = rc < 0 && (err->sys_errno == EPIPE || err->sys_errno == ECONNRESET);
     if (dead && box_agent_replace_zygote(a, c)) /* it was killed and is not reaped yet */
-        rc = box_fd_send(a->zygote_socket, a->packet, size, all, n_fds + 1, err);
+        rc = box_fd_send(a->zygote_socket, a->packet, size, all, n, err);
     return rc;
 }
 

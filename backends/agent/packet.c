@@ -7,7 +7,7 @@
 #include "base/fd.h"
 
 enum {
-    START_FLAGS = BOX_START_KILL_LEFTOVERS | BOX_START_TEXT_IN_MEMFD,
+    START_FLAGS = BOX_START_KILL_LEFTOVERS | BOX_START_TEXT_IN_MEMFD | BOX_START_NO_STDIN,
     EXIT_FLAGS = BOX_EXIT_CORE_DUMPED | BOX_EXIT_LEFTOVERS_KILLED | BOX_EXIT_CPU_FROM_CGROUP |
                  BOX_EXIT_WORKSPACE_FULL,
     LAST_SIGNAL = 64, /* Linux: SIGRTMAX of the kernel, signal(7) */
@@ -67,7 +67,8 @@ static int parse_start(const uint8_t *data, size_t len, size_t n_fds, box_agent_
         return misfit(err, "too many or no arguments in START");
     if (s->text_len > (uint32_t)(memfd ? BOX_AGENT_TEXT_BYTES : BOX_CHANNEL_INLINE_BYTES))
         return misfit(err, "START's text is too long");
-    if (n_fds != START_FDS + (memfd ? 1u : 0u))
+    bool no_stdin = (s->flags & BOX_START_NO_STDIN) != 0;
+    if (n_fds != START_FDS + (memfd ? 1u : 0u) - (no_stdin ? 1u : 0u))
         return misfit(err, "wrong number of descriptors with START");
     size_t fixed = sizeof p->header + sizeof *s;
     if (len != fixed + (memfd ? 0 : s->text_len))

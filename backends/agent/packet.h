@@ -70,7 +70,7 @@ size_t box_agent_managed_fds(const box_agent_managed *m);
 typedef struct box_agent_command {
     uint64_t id;
     uint64_t timeout_ns; /* what remains; 0 = none */
-    uint32_t flags;      /* BOX_START_KILL_LEFTOVERS */
+    uint32_t flags;      /* BOX_START_KILL_LEFTOVERS, BOX_START_NO_STDIN */
     size_t argc;         /* >= 1 */
     const char *const *argv;
     size_t envc;
@@ -80,8 +80,8 @@ typedef struct box_agent_command {
 
 /* Appends the whole packet to *packet (empty before; ceiling >= BOX_AGENT_PACKET_BYTES) and sets
  * *memfd to the sealed text when it is larger than BOX_CHANNEL_INLINE_BYTES, else -1. Send it with
- * box_fd_send and the descriptors stdin, stdout, stderr[, *memfd]. VALIDATION (a violation of argv,
- * env or workdir) when it could not be a command. *memfd is the caller's. */
+ * box_fd_send and the descriptors [stdin, ]stdout, stderr[, *memfd]. VALIDATION (a violation of
+ * argv, env or workdir) when it could not be a command. *memfd is the caller's. */
 int box_agent_start_build(const box_agent_command *command, box_buf *packet, int *memfd,
                           box_error *err) BOX_MUST_USE;
 

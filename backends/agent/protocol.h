@@ -84,7 +84,7 @@ typedef struct box_agent_setup {
 typedef enum box_agent_type {
     BOX_AGENT_HELLO = 1, /* both */
     BOX_AGENT_START =
-        2, /* boxd -> agent; descriptors stdin, stdout, stderr[, memfd with the text] */
+        2, /* boxd -> agent; descriptors [stdin, ]stdout, stderr[, memfd with the text] */
     BOX_AGENT_STARTED = 3, /* agent -> boxd: it runs, or err says why it does not */
     BOX_AGENT_SIGNAL = 4,  /* boxd -> agent */
     BOX_AGENT_EXIT =
@@ -132,8 +132,9 @@ enum {
     BOX_START_KILL_LEFTOVERS =
         1, /* what the command leaves behind is killed; else kept and counted */
     BOX_START_TEXT_IN_MEMFD =
-        2,                  /* the text is in the fourth descriptor (sealed), not in the packet */
+        2,                  /* the text is in the last descriptor (sealed), not in the packet */
     BOX_START_TERMINAL = 4, /* the agent to its zygote: stdin is to be its controlling terminal */
+    BOX_START_NO_STDIN = 8, /* no descriptor for it: the command gets the sandbox's /dev/null */
 };
 
 /* Followed by (or in the memfd) text_len bytes: argc arguments, envc "K=V", the directory to start

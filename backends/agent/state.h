@@ -41,6 +41,7 @@ typedef struct box_agent {
     uint32_t abandoned;   /* commands of our own to be forgotten when they have ended */
     uint64_t next_own_id; /* of commands of our own, without bit 63 */
     /* processes */
+    int null; /* for commands without stdin; -1 until first needed */
     int signals;
     int zygote_pid; /* 0 = none */
     int zygote_socket;

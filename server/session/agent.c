@@ -35,8 +35,11 @@ struct box_agent {
     bool protocol;
     box_list queue;  /* of packet: signals and acks first come, first served */
     box_list starts; /* of packet: wait for their turn */
-    int watched;     /* events: changing them costs two system calls */
+    box_later later; /* acknowledgements go out after the answers that made them */
+    bool later_again;
+    int watched; /* events: changing them costs two system calls */
     size_t n_queued;
+    size_t n_awaited; /* commands whose EXIT is to come */
 };
 
 /* A name below a directory may be longer than sun_path; through /proc it is short. */
@@ -146,8 +149,10 @@ static void flush(box_agent *a)
                 lose(a, false, "its agent closed the channel");
             break;
         }
-        if (p->is_start)
+        if (p->is_start) {
+            a->n_awaited++;
             expect_started(a);
+        }
         drop_packet(a, p);
     }
     if (!a->lost)
@@ -160,8 +165,6 @@ static void enqueue(box_agent *a, box_list *list, packet *p)
     box_list_append(list, &p->link);
     if (a->n_queued > BOX_AGENT_MAX_QUEUE)
         lose(a, true, "its agent does not read");
-    else
-        flush(a);
 }
 
 /* Never mixed up with START's order: a signal for a command that is still queued here is the
@@ -192,6 +195,17 @@ static void send_small(box_agent *a, box_agent_type type, uint64_t id, const voi
     send_with(a, type, id, body, size, NULL);
 }
 
+/* What else waits for the end of the turn, answers first of all, comes before us. */
+static void on_later(box_later *later)
+{
+    box_agent *a = BOX_CONTAINER(later, box_agent, later);
+    a->later_again = !a->later_again;
+    if (a->later_again)
+        box_loop_later(a->loop, &a->later);
+    else if (!a->lost)
+        flush(a);
+}
+
 int box_agent_start_command(box_agent *a, uint64_t id, const box_program *program, uint32_t flags,
                             uint64_t timeout_ns, int fds[3], box_error *err)
 {
@@ -213,11 +227,14 @@ int box_agent_start_command(box_agent *a, uint64_t id, const box_program *progra
         free(p);
         return -1;
     }
-    for (int i = 0; i < 3; i++)
-        p->fds[p->n_fds++] = box_take_fd(&fds[i]);
+    for (int i = 0; i < 3; i++) {
+        if (fds[i] >= 0)
+            p->fds[p->n_fds++] = box_take_fd(&fds[i]);
+    }
     if (memfd >= 0)
         p->fds[p->n_fds++] = memfd;
     enqueue(a, &a->starts, p);
+    flush(a);
     return 0;
 }
 
@@ -236,6 +253,7 @@ bool box_agent_take_back(box_agent *a, uint64_t id)
 void box_agent_signal_command(box_agent *a, uint64_t id, const box_agent_signal *s)
 {
     send_small(a, BOX_AGENT_SIGNAL, id, s, sizeof *s);
+    flush(a);
 }
 
 void box_agent_start_files(box_agent *a, uint64_t id, uint32_t flags, int *socket)
@@ -243,16 +261,19 @@ void box_agent_start_files(box_agent *a, uint64_t id, uint32_t flags, int *socke
     box_agent_files files = {.flags = flags};
     send_with(a, BOX_AGENT_FILES, id, &files, sizeof files, socket);
     box_closep(socket); /* where it was not sent its other end hears of it */
+    flush(a);
 }
 
 void box_agent_stop_files(box_agent *a, uint64_t id)
 {
     send_small(a, BOX_AGENT_FILES_STOP, id, "", 0);
+    flush(a);
 }
 
 void box_agent_ack(box_agent *a, uint64_t id)
 {
     send_small(a, BOX_AGENT_EXIT_ACK, id, "", 0);
+    box_loop_later(a->loop, &a->later);
 }
 
 /* --- receiving -------------------------------------------------------------------------------- */
@@ -276,9 +297,13 @@ static int on_packet(box_agent *a, const box_agent_packet *p, box_error *err)
             a->start_unanswered = false;
             box_timer_set(a->timer, BOX_TIME_NEVER);
         }
+        if (p->header.id >= a->first_id && p->body.started.error.reason != BOX_NONE)
+            a->n_awaited--;
         a->events.started(a->arg, p->header.id, &p->body.started);
         return 0;
     case BOX_AGENT_EXIT:
+        if (p->header.id >= a->first_id && a->n_awaited > 0)
+            a->n_awaited--;
         a->events.exited(a->arg, p->header.id, &p->body.exit);
         return 0;
     case BOX_AGENT_FILES_ENDED:
@@ -317,8 +342,8 @@ static void on_ready(void *arg, int events)
     box_agent *a = arg;
     enum { PACKETS_A_TURN = 64 };
     for (int i = 0; (events & BOX_READABLE) && i < PACKETS_A_TURN; i++) {
-        if (!receive_one(a))
-            break;
+        if (!receive_one(a) || (a->ready && a->n_awaited == 0))
+            break; /* nothing more is to be expected: the loop says when there is */
     }
     if (!a->lost)
         flush(a);
@@ -379,6 +404,7 @@ int box_agent_attach(box_loop *loop, int *fd, const box_agent_events *events, vo
     box_list_init(&a->queue);
     box_list_init(&a->starts);
     a->timer = box_timer_new(loop, on_timer, a);
+    a->later.fn = on_later;
     watch_for(a, BOX_READABLE);
     *out = a;
     return 0;
@@ -400,6 +426,7 @@ void box_agent_free(box_agent *a)
         return;
     drop_all(a, &a->queue);
     drop_all(a, &a->starts);
+    box_later_cancel(&a->later);
     box_watch_free(a->watch);
     box_timer_free(a->timer);
     box_closep(&a->fd);

@@ -37,8 +37,8 @@ int box_agent_release(box_agent *a);
 void box_agent_free(box_agent *a);
 
 /* Queues a START (one is on its way at a time: descriptors in flight are counted per user). fds:
- * stdin, stdout, stderr of the command; taken. deadline_ns: how long it may run. -1: VALIDATION,
- * nothing was taken. */
+ * stdin (-1 with BOX_START_NO_STDIN), stdout, stderr of the command; taken. deadline_ns: how long
+ * it may run. -1: VALIDATION, nothing was taken. */
 int box_agent_start_command(box_agent *a, uint64_t id, const box_program *p, uint32_t flags,
                             uint64_t timeout_ns, int fds[3], box_error *err) BOX_MUST_USE;
 /* Takes a START back that was not sent, also after `lost`. False: it was sent, and whether the
@@ -50,5 +50,6 @@ void box_agent_signal_command(box_agent *a, uint64_t id, const box_agent_signal 
 void box_agent_start_files(box_agent *a, uint64_t id, uint32_t flags, int *socket);
 /* It is to end soon. */
 void box_agent_stop_files(box_agent *a, uint64_t id);
-/* The verdict was read: the agent may forget the command. */
+/* The verdict was read: the agent may forget the command. It hears of it at the end of the loop's
+ * turn: who waits for an answer is told first. */
 void box_agent_ack(box_agent *a, uint64_t id);

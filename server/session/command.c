@@ -127,8 +127,13 @@ static box_map *env_owners(const box_command *cmd, const box_spec *session)
 /* Twice the same key would leave it to the program which one counts. */
 static void init_env(box_program *p, const box_command *cmd, const box_spec *session)
 {
-    box_map *owners = env_owners(cmd, session);
     p->env = box_alloc_array(BOX_COUNT(base_env) + session->n_env + cmd->n_env, sizeof *p->env);
+    if (session->n_env + cmd->n_env == 0) { /* most commands */
+        for (size_t i = 0; i < BOX_COUNT(base_env); i++)
+            add(p->env, &p->envc, base_env[i]);
+        return;
+    }
+    box_map *owners = env_owners(cmd, session);
     for (size_t i = 0; i < BOX_COUNT(base_env); i++) {
         if (box_map_get_bytes(owners, base_env[i], strcspn(base_env[i], "=")) == NULL)
             add(p->env, &p->envc, base_env[i]);

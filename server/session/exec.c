@@ -215,26 +215,26 @@ void box_exec_on_input(void *arg, bool room)
 
 /* --- what the home side tells ----------------------------------------------------------------- */
 
-static int open_outputs(box_exec *e, box_error *err)
+static void open_outputs(box_exec *e)
 {
-    for (int i = 0; i < 2; i++) {
-        if (box_pump_open(&e->pumps[i], e->loop, box_take_fd(&e->result.pipes[i + 1]), i,
-                          &pump_events, e, err) < 0)
-            return -1;
-    }
-    return 0;
+    for (int i = 0; i < 2; i++)
+        box_pump_open(&e->pumps[i], e->loop, box_take_fd(&e->result.pipes[i + 1]), i, &pump_events,
+                      e);
 }
 
 static int open_pipes(box_exec *e, box_error *err)
 {
-    if (open_outputs(e, err) < 0)
-        return -1;
+    for (int i = 0; i < 2; i++) {
+        if (box_pump_begin(&e->pumps[i], err) < 0)
+            return -1;
+    }
+    if (e->result.pipes[0] < 0)
+        return 0; /* it has no stdin */
     return box_input_open(&e->input, e->loop, box_take_fd(&e->result.pipes[0]), err);
 }
 
 static void start_timers(box_exec *e)
 {
-    e->began_at = e->last_io = box_loop_now(e->loop);
     if (e->idle_timeout_ns > 0) {
         e->idle_timer = box_timer_new(e->loop, idle_fires, e);
         box_timer_set(e->idle_timer, box_time_add(e->last_io, e->idle_timeout_ns));
@@ -258,8 +258,10 @@ void box_exec_began(void *exec)
 {
     BOX_AUTO(unrefp) box_exec *e = exec;
     e->phase = BOX_PHASE_RUNNING;
-    start_timers(e);
+    e->began_at = e->last_io = box_loop_now(e->loop);
     take_info(e);
+    if (!e->detached)
+        open_outputs(e);
     box_exec_started started = {.session = e->info,
                                 .pid = e->result.pid,
                                 .started_wall_ns = e->result.started_wall_ns,
@@ -268,7 +270,10 @@ void box_exec_began(void *exec)
                                 .timeout_asked_ns = e->timeout_asked_ns};
     if (!e->detached && e->events.started != NULL)
         e->events.started(e->arg, &started);
-    box_error err = {0};
+    if (atomic_load(&e->is_over))
+        return; /* what it left in its pipes is read next */
+    start_timers(e);
+    box_error err;
     if (!e->detached && open_pipes(e, &err) < 0)
         kill_it(e, BOX_CAUSE_CANCELLED); /* no memory for its pipes: it cannot be let run blind */
 }
@@ -294,6 +299,7 @@ static bool try_again(box_exec *e)
         return false; /* the first error says more */
     box_session_release(e->session);
     box_session_unref(e->session);
+    atomic_store(&e->is_over, false);
     e->session = fresh;
     e->session_created |= created;
     for (int i = 0; i < 3; i++)
@@ -306,12 +312,11 @@ static bool try_again(box_exec *e)
 /* START was sent and never answered: it may have run, and what it wrote is in its pipes. */
 static void begin_blind(box_exec *e)
 {
-    box_error err;
     e->phase = BOX_PHASE_RUNNING;
     e->began_at = e->last_io = box_loop_now(e->loop);
     take_info(e);
     if (!e->detached)
-        BOX_IGNORE(open_outputs(e, &err)); /* then its output stays unknown, as its fate is */
+        open_outputs(e);
 }
 
 void box_exec_over(void *exec)

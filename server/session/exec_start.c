@@ -118,6 +118,8 @@ static int prepare(box_exec *e, const box_exec_request *r, box_error *err)
         return -1;
     if (!r->stdin_open)
         box_input_end(&e->input);
+    if (!r->stdin_open && r->stdin_len == 0)
+        e->start_flags |= BOX_START_NO_STDIN;
     return 0;
 }
 

@@ -28,7 +28,8 @@ typedef enum box_exec_fate {
 
 /* What the home side found out. */
 typedef struct box_exec_result {
-    int pipes[3]; /* ours: write end of stdin, read ends of stdout and stderr; from `started` on */
+    int pipes[3]; /* ours: write end of stdin (-1: it has none), read ends of stdout and stderr;
+                   * from `started` on */
     int32_t pid;
     int64_t started_wall_ns;
     uint64_t queue_ns; /* waited for a slot of the running session */
@@ -58,7 +59,7 @@ struct box_exec {
     box_program program;
     uint64_t timeout_ns;
     uint64_t queue_timeout_ns;
-    uint32_t start_flags;
+    uint32_t start_flags; /* BOX_START_* */
     box_session *session; /* a reference; another one only when tried again */
     box_session *payer;   /* the first one, a reference: its share of memory is charged */
     size_t charged_bytes; /* for program and spec, until the end */
@@ -79,6 +80,7 @@ struct box_exec {
     box_agent_signal kill;
     uint64_t signals_wanted; /* bit n - 1: signal n to the main process, came before STARTED */
 
+    atomic_bool is_over; /* box_exec_over is posted: for box_exec_began, which came just before */
     box_exec_result result;
 
     /* of the call side */

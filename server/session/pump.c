@@ -10,13 +10,17 @@
 
 /* --- output ----------------------------------------------------------------------------------- */
 
-enum { CHUNK_BYTES = 64 * 1024, READS_A_TURN = 4 };
+enum { CHUNK_BYTES = 64 * 1024, FIRST_BYTES = 4096, READS_A_TURN = 4 };
+
+static bool has_more(const box_pump *p)
+{
+    return p->open && (!p->draining || p->left > 0);
+}
 
 static void watch_pipe(box_pump *p)
 {
-    bool wants = p->open && (!p->draining || p->left > 0) && p->events->may_read(p->arg);
     if (p->watch != NULL)
-        box_watch_set(p->watch, wants ? BOX_READABLE : 0);
+        box_watch_set(p->watch, has_more(p) && p->events->may_read(p->arg) ? BOX_READABLE : 0);
 }
 
 /* The pipe is at its end, or broken: as good as at its end. */
@@ -29,11 +33,10 @@ static void at_end(box_pump *p)
     p->open = false;
 }
 
-/* One read; false when there is nothing (more) to read now. */
-static bool read_some(box_pump *p)
+/* One read of at most `size` bytes; false when there is nothing (more) to read now. */
+static bool read_into(box_pump *p, uint8_t *data, size_t size)
 {
-    uint8_t data[CHUNK_BYTES];
-    size_t want = p->draining && p->left < sizeof data ? p->left : sizeof data;
+    size_t want = p->draining && p->left < size ? p->left : size;
     ssize_t n;
     do {
         n = read(p->fd, data, want);
@@ -49,7 +52,13 @@ static bool read_some(box_pump *p)
     if (p->draining)
         p->left -= (size_t)n;
     p->events->data(p->arg, p->stream, data, (size_t)n);
-    return p->open && (!p->draining || p->left > 0);
+    return has_more(p);
+}
+
+static bool read_some(box_pump *p)
+{
+    uint8_t data[CHUNK_BYTES];
+    return read_into(p, data, sizeof data);
 }
 
 static void on_readable(void *arg, int events)
@@ -68,12 +77,19 @@ static void on_readable(void *arg, int events)
     watch_pipe(p);
 }
 
-int box_pump_open(box_pump *p, box_loop *loop, int fd, int stream, const box_pump_events *events,
-                  void *arg, box_error *err)
+void box_pump_open(box_pump *p, box_loop *loop, int fd, int stream, const box_pump_events *events,
+                   void *arg)
 {
     *p = (box_pump){
         .loop = loop, .fd = fd, .open = true, .events = events, .arg = arg, .stream = stream};
-    if (box_watch_new(loop, fd, on_readable, p, &p->watch, err) < 0) {
+}
+
+/* Most commands are over before anything has to be waited for: a watch costs several system calls,
+ * so it is made when it is first needed. */
+int box_pump_begin(box_pump *p, box_error *err)
+{
+    if (p->watch == NULL && has_more(p) &&
+        box_watch_new(p->loop, p->fd, on_readable, p, &p->watch, err) < 0) {
         at_end(p);
         return -1;
     }
@@ -106,16 +122,23 @@ void box_pump_resume(box_pump *p)
 
 bool box_pump_drain(box_pump *p)
 {
+    uint8_t first[FIRST_BYTES];
+    box_error err;
     int bytes = 0;
     if (!p->open)
         return true;
-    if (ioctl(p->fd, FIONREAD, &bytes) < 0)
-        bytes = 0; /* a pipe always knows */
     p->draining = true;
-    p->left = (size_t)bytes;
+    p->left = sizeof first;
+    /* Usually that is all, and the end of the pipe is seen with it. */
+    if (!p->events->may_read(p->arg) || read_into(p, first, sizeof first)) {
+        if (ioctl(p->fd, FIONREAD, &bytes) < 0)
+            bytes = 0; /* a pipe always knows */
+        p->left = (size_t)bytes;
+    }
     while (p->left > 0 && p->events->may_read(p->arg) && read_some(p))
         ;
-    watch_pipe(p);
+    BOX_IGNORE(
+        box_pump_begin(p, &err)); /* a pipe that cannot be watched is as good as at its end */
     return p->left == 0;
 }
 

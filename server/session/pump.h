@@ -22,7 +22,7 @@ struct box_pump {
     box_loop *loop;
     int fd; /* 0 is never a pipe of ours: valid when open */
     bool open;
-    box_watch *watch;
+    box_watch *watch; /* NULL until something is to be waited for */
     const box_pump_events *events;
     void *arg;
     int stream;
@@ -30,15 +30,17 @@ struct box_pump {
     size_t left; /* to drain */
 };
 
-/* fd is taken, nonblocking. On failure it is closed. */
-int box_pump_open(box_pump *p, box_loop *loop, int fd, int stream, const box_pump_events *events,
-                  void *arg, box_error *err) BOX_MUST_USE;
+/* fd is taken, nonblocking. Nothing is read before box_pump_begin or box_pump_drain. */
+void box_pump_open(box_pump *p, box_loop *loop, int fd, int stream, const box_pump_events *events,
+                   void *arg);
+/* Reads what comes, from now. On failure it is closed. */
+int box_pump_begin(box_pump *p, box_error *err) BOX_MUST_USE;
 void box_pump_close(box_pump *p);
 /* Closes all but the descriptor, which is the caller's; -1 when nobody else has the pipe open. */
 int box_pump_release(box_pump *p);
 void box_pump_resume(box_pump *p);
-/* The command ended: from now exactly what the pipe holds is read, whoever still has it open. True
- * when that was done at once; else `drained` follows. */
+/* The command ended: what the pipe holds is read and no more is waited for, whoever still has it
+ * open. True when that was done at once; else `drained` follows. */
 bool box_pump_drain(box_pump *p);
 
 /* --- input ------------------------------------------------------------------------------------ */

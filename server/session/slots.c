@@ -41,6 +41,7 @@ static void over(box_exec *e, box_exec_fate fate, const box_error *why)
     e->result.fate = fate;
     if (why != NULL)
         e->result.error = *why;
+    atomic_store(&e->is_over, true);
     box_loop_post(e->loop, box_exec_over, e);
 }
 
@@ -148,7 +149,7 @@ static int make_pipe(int last_fd, int *ours, int *theirs, bool ours_writes, box_
 static int start(box_exec *e, box_error *err)
 {
     box_session *s = e->session;
-    for (int i = 0; i < 3; i++) {
+    for (int i = (e->start_flags & BOX_START_NO_STDIN) != 0 ? 1 : 0; i < 3; i++) {
         if (make_pipe(s->all->last_fd, &e->result.pipes[i], &e->child_fds[i], i == 0, err) < 0)
             return -1;
     }

@@ -176,8 +176,9 @@ sandbox_command sandbox_send_start(sandbox *s, const sandbox_start *start)
     if (box_agent_start_build(&command, &packet, &memfd, &err) < 0)
         fail_msg("build START: %s", err.msg);
     int fds[] = {in[0], out[1], out[1], memfd};
-    if (box_fd_send(s->conn, box_buf_data(&packet), box_buf_len(&packet), fds, memfd >= 0 ? 4 : 3,
-                    &err) < 0)
+    size_t first = (start->flags & BOX_START_NO_STDIN) != 0 ? 1 : 0;
+    if (box_fd_send(s->conn, box_buf_data(&packet), box_buf_len(&packet), fds + first,
+                    (memfd >= 0 ? 4 : 3) - first, &err) < 0)
         fail_msg("send START: %s", err.msg);
     (void)close(in[0]);
     (void)close(out[1]);

@@ -183,6 +183,15 @@ static void a_closed_stdin_is_an_end_of_file_at_once(void **state)
     assert_int_equal(e.exit_code, 1);
 }
 
+static void without_stdin_a_command_reads_dev_null(void **state)
+{
+    char out[64];
+    box_agent_exit e = sandbox_run(box_of(state), "readlink /proc/self/fd/0; cat; exit 3", 0,
+                                   BOX_START_NO_STDIN, out, sizeof out);
+    assert_string_equal(out, "/dev/null\n");
+    assert_int_equal(e.exit_code, 3);
+}
+
 static void large_arguments_arrive_whole(void **state)
 {
     enum { EACH = 128 * 1024 - 1, COUNT = 15 };
@@ -672,6 +681,7 @@ static int close_it(void **state)
             BOTH_ENDS(environment_and_directory_are_the_given_ones, open),                         \
             BOTH_ENDS(stdin_is_read_to_its_end, open),                                             \
             BOTH_ENDS(a_closed_stdin_is_an_end_of_file_at_once, open),                             \
+            BOTH_ENDS(without_stdin_a_command_reads_dev_null, open),                               \
             BOTH_ENDS(large_arguments_arrive_whole, open),                                         \
             BOTH_ENDS(a_start_that_fails_says_why, open),                                          \
             BOTH_ENDS(a_thousand_starts_leak_nothing, open),                                       \

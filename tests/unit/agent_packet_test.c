@@ -123,7 +123,7 @@ static void lying_counts_in_start_are_refused(void **state)
         {.argc = 2, .envc = 1, .text_len = sizeof text_ls - 1},
         {.argc = 2, .envc = 1, .text_len = sizeof text_ls + 1},
         {.argc = 2, .envc = 1, .text_len = UINT32_MAX},
-        {.argc = 2, .envc = 1, .text_len = sizeof text_ls, .flags = 4},
+        {.argc = 2, .envc = 1, .text_len = sizeof text_ls, .flags = 1u << 31},
         {.argc = 2, .envc = 1, .text_len = sizeof text_ls, .reserved = {1, 0}},
         {.argc = 2, .envc = 1, .text_len = sizeof text_ls, .flags = BOX_START_TEXT_IN_MEMFD},
     };

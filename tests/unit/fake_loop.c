@@ -28,7 +28,7 @@ struct box_watch {
 };
 
 struct box_loop {
-    box_list posts, timers, watches;
+    box_list posts, timers, watches, later;
     unsigned generation; /* a watch was made or freed */
     bool no_workers;
 };
@@ -51,6 +51,7 @@ int box_loops_new(unsigned n_loops, unsigned n_workers, box_loops **out, box_err
         box_list_init(&all->loops[i].posts);
         box_list_init(&all->loops[i].timers);
         box_list_init(&all->loops[i].watches);
+        box_list_init(&all->loops[i].later);
     }
     *out = all;
     return 0;
@@ -186,6 +187,28 @@ void box_watch_free(box_watch *w)
     free(w);
 }
 
+void box_loop_later(box_loop *l, box_later *later)
+{
+    if (!box_list_linked(&later->link))
+        box_list_append(&l->later, &later->link);
+}
+
+void box_later_cancel(box_later *later)
+{
+    box_list_remove(&later->link);
+}
+
+static bool run_later(box_loop *l)
+{
+    bool any = !box_list_empty(&l->later);
+    while (!box_list_empty(&l->later)) {
+        box_later *later = BOX_CONTAINER(l->later.next, box_later, link);
+        box_list_remove(&later->link);
+        later->fn(later);
+    }
+    return any;
+}
+
 static bool run_posts(box_loop *l)
 {
     box_list batch; /* what is posted meanwhile runs in the next turn */
@@ -251,6 +274,7 @@ bool fake_loops_turn(box_loops *all)
         any |= run_posts(current);
         any |= run_timers(current);
         any |= run_watches(current);
+        any |= run_later(current);
         current = before;
     }
     return any;

@@ -273,8 +273,12 @@ static void on_agent_packet(fake_warden *w, fake_sandbox *s, const box_agent_pac
                             .id = packet->header.id,
                             .flags = packet->body.start.flags,
                             .timeout_ns = packet->body.start.timeout_ns};
-        memcpy(p->fds, fds, sizeof p->fds);
-        take_text(p, packet, n_fds > 3 ? fds[3] : -1);
+        size_t n = (p->flags & BOX_START_NO_STDIN) != 0 ? 2 : 3; /* else /dev/null */
+        p->fds[0] = open("/dev/null", O_RDONLY | O_CLOEXEC);
+        if (n == 3)
+            box_closep(&p->fds[0]);
+        memcpy(p->fds + 3 - n, fds, n * sizeof *fds);
+        take_text(p, packet, n_fds > n ? fds[n] : -1);
         w->starts++;
         if (!w->hang_start)
             run(w, s, p);
