@@ -37,12 +37,25 @@ bool box_agent_need_zygote(box_agent *a)
         .filter = c->filter,
         .filter_count = c->filter_count,
         .slots = a->slots,
+        .standbys = a->standbys,
     };
     box_error err;
-    if (a->zygote_pid != 0)
+    if (a->zygote.pid != 0)
         return true;
-    a->zygote_ready = false;
-    return box_zygote_fork(&zygote, &a->zygote_pid, &a->zygote_socket, &err) == 0;
+    return box_zygote_fork(&zygote, &a->zygote, &err) == 0;
+}
+
+static void take_note(box_agent *a, uint32_t slot)
+{
+    box_command *c = box_commands_by_slot(&a->table, slot);
+    if (slot == BOX_ZYGOTE_READY) {
+        a->zygote.ready = true;
+        return;
+    }
+    if (!a->reapers)
+        box_standby_unborn(a, c);
+    if (c != NULL)
+        box_life_answered(a, c);
 }
 
 void box_agent_take_notes(box_agent *a)
@@ -50,28 +63,28 @@ void box_agent_take_notes(box_agent *a)
     box_zygote_note note;
     box_error err;
     size_t n_fds = 0;
-    while (a->zygote_socket >= 0 && box_agent_receive(a->zygote_socket, &note, sizeof note, NULL,
+    while (a->zygote.orders >= 0 && box_agent_receive(a->zygote.orders, &note, sizeof note, NULL,
                                                       &n_fds, &err) == sizeof note) {
-        if (note.slot == BOX_ZYGOTE_READY)
-            a->zygote_ready = true;
-        else
-            box_life_answered(a, note.slot);
+        take_note(a, note.slot);
         n_fds = 0;
     }
 }
 
 static void lose_zygote(box_agent *a, const box_command *except)
 {
-    box_agent_take_notes(a);
-    box_closep(&a->zygote_socket);
-    a->zygote_pid = 0;
+    if (a->reapers)
+        box_agent_take_notes(a); /* of subreapers too */
+    box_closep(&a->zygote.orders);
+    box_closep(&a->zygote.starts);
+    a->zygote = (box_zygote){.orders = -1, .starts = -1};
+    box_standby_lost(a);
     box_life_zygote_gone(a, except);
 }
 
 bool box_agent_replace_zygote(box_agent *a, const box_command *except)
 {
-    assert(a->zygote_pid > 0);
-    (void)kill(a->zygote_pid, SIGKILL); /* our child and not reaped; usually dead already */
+    assert(a->zygote.pid > 0);
+    (void)kill(a->zygote.pid, SIGKILL); /* our child and not reaped; usually dead already */
     lose_zygote(a, except);
     return box_agent_need_zygote(a);
 }
@@ -79,8 +92,9 @@ bool box_agent_replace_zygote(box_agent *a, const box_command *except)
 /* A zygote that was ready is replaced at once, one that could not begin at the next START. */
 static void zygote_ended(box_agent *a)
 {
+    bool was_ready = a->zygote.ready;
     lose_zygote(a, NULL);
-    if (a->zygote_ready && !a->ending)
+    if (was_ready && !a->ending)
         (void)box_agent_need_zygote(a); /* else the next START tries, and says so */
 }
 
@@ -104,9 +118,9 @@ static bool take_child(box_agent *a)
     if (info.si_code == CLD_STOPPED || info.si_code == CLD_TRAPPED) {
         box_life_stopped(a, info.si_pid);
         box_agent_files_stopped(&a->workers, info.si_pid);
-    } else if (info.si_pid == a->zygote_pid) {
+    } else if (info.si_pid == a->zygote.pid) {
         zygote_ended(a);
-    } else if (!box_agent_files_reaped(&a->workers, &info)) {
+    } else if (!box_agent_files_reaped(&a->workers, &info) && !box_standby_reaped(a, info.si_pid)) {
         box_end_reaped(a, &info, cpu_ns(&used), (uint64_t)used.ru_maxrss * 1024);
     }
     return true;
@@ -125,7 +139,7 @@ static void take_children(box_agent *a)
 
 static bool is_ours(box_agent *a, int pid)
 {
-    if (pid == a->zygote_pid || box_commands_by_pid(&a->table, pid) != NULL ||
+    if (pid == a->zygote.pid || box_commands_by_pid(&a->table, pid) != NULL ||
         box_agent_files_has(&a->workers, pid))
         return true;
     for (int i = 0; i < BOX_AGENT_MAX_STARTING; i++) {
@@ -154,10 +168,11 @@ static void kill_strays(box_agent *a)
 
 static void take_signals(box_agent *a)
 {
-    struct signalfd_siginfo info;
-    while (read(a->signals, &info, sizeof info) == sizeof info) {
+    struct signalfd_siginfo info[2]; /* no more can be pending: each counts once (signal(7)) */
+    ssize_t n = read(a->signals, info, sizeof info);
+    for (size_t i = 0; n > 0 && i < (size_t)n / sizeof info[0]; i++) {
         /* Only root of the sandbox or somebody outside may send one: an engine's stop. */
-        if (info.ssi_signo == SIGTERM)
+        if (info[i].ssi_signo == SIGTERM)
             a->ending = true;
     }
     a->more_children = true;
@@ -200,7 +215,7 @@ static nfds_t fill_polls(box_agent *a, struct pollfd *polls)
     polls[0] = (struct pollfd){.fd = a->conn, .events = a->blocked ? POLLOUT : POLLIN};
     polls[1] = (struct pollfd){.fd = a->conn < 0 ? a->config->listen : -1, .events = POLLIN};
     polls[2] = (struct pollfd){.fd = a->signals, .events = POLLIN};
-    polls[3] = (struct pollfd){.fd = a->zygote_socket, .events = POLLIN};
+    polls[3] = (struct pollfd){.fd = a->zygote.orders, .events = POLLIN};
     for (box_command *c = NULL; a->reapers && (c = box_commands_after(&a->table, c)) != NULL;) {
         if (c->socket >= 0)
             polls[count++] = (struct pollfd){.fd = c->socket, .events = POLLIN};
@@ -249,6 +264,7 @@ static void round_of(box_agent *a)
         take_signals(a);
     if (a->more_children)
         take_children(a);
+    box_standby_look(a);
     if (polls[0].revents != 0 && a->blocked)
         a->blocked = false;
     else if (polls[0].revents != 0)
@@ -257,6 +273,7 @@ static void round_of(box_agent *a)
         box_channel_accept(a);
     check_times(a);
     box_channel_flush(a);
+    box_standby_prepare(a);
 }
 
 /* Everything in the pid namespace but ourselves dies; then the directories go. */
@@ -274,8 +291,14 @@ static void shut_down(box_agent *a)
             break;
         (void)poll(NULL, 0, 1);
     } while (box_now() < end);
-    for (box_command *c = NULL; !a->reapers && (c = box_commands_after(&a->table, c)) != NULL;)
-        (void)box_tree_remove(&a->trees, c->id); /* the warden removes what is not empty yet */
+    for (box_command *c = NULL; (c = box_commands_after(&a->table, c)) != NULL;) {
+        if (c->tree != NULL)
+            box_trees_leave(&a->trees, c->tree);
+    }
+    if (a->standby_tree != NULL && a->standby_for == NULL)
+        box_trees_leave(&a->trees, a->standby_tree);
+    if (!a->reapers)
+        box_trees_clear(&a->trees);
 }
 
 static int prepare(box_agent *a, box_error *err)
@@ -286,10 +309,14 @@ static int prepare(box_agent *a, box_error *err)
     (void)sigemptyset(&wanted);
     (void)sigaddset(&wanted, SIGCHLD);
     (void)sigaddset(&wanted, SIGTERM);
-    a->slots = mmap(NULL, sizeof(box_slot) * BOX_AGENT_MAX_STARTING, PROT_READ | PROT_WRITE,
-                    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (a->slots == MAP_FAILED)
+    size_t slots = sizeof(box_slot) * BOX_AGENT_MAX_STARTING;
+    void *shared = mmap(NULL, slots + BOX_STANDBYS * sizeof(box_standby), PROT_READ | PROT_WRITE,
+                        MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (shared == MAP_FAILED)
         return box_fail_errno(err, "map the start slots");
+    a->slots = shared;
+    a->standbys = (void *)((uint8_t *)shared + slots);
+    a->standby = a->standbys;
     for (int i = 0; i < BOX_AGENT_MAX_STARTING; i++)
         box_slot_clear(&a->slots[i]); /* touched here: they count to us, not to the sandbox */
     if (sigprocmask(SIG_SETMASK, &all, NULL) < 0)
@@ -308,14 +335,12 @@ int box_agent_run(const box_agent_config *config, box_error *err)
     /* Field by field: a literal would touch the whole table and packet, idle memory of each box. */
     a->config = config;
     a->conn = -1;
-    a->zygote_socket = -1;
+    a->zygote.orders = a->zygote.starts = -1;
     a->null = -1;
     a->now = box_now();
     a->reapers = config->cgroup < 0;
-    a->trees = (box_trees){
-        .dir = config->cgroup,
-        .no_kill = (config->setup.flags & BOX_AGENT_SETUP_NO_CGROUP_KILL) != 0,
-    };
+    box_trees_init(&a->trees, config->cgroup,
+                   (config->setup.flags & BOX_AGENT_SETUP_NO_CGROUP_KILL) != 0);
     box_commands_init(&a->table);
     box_processes_init(&a->processes);
     box_channel_drop(a); /* nobody is there yet: the clock of an orphan runs */

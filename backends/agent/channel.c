@@ -73,7 +73,10 @@ static void greet(box_agent *a)
 {
     a->greeted = true;
     a->orphan_at = 0;
+    if (!a->reapers)
+        box_standby_renew(a);
     for (box_command *c = NULL; (c = box_commands_after(&a->table, c)) != NULL;) {
+        c->earlier = true;
         bool told = !c->own && c->state != BOX_COMMAND_STARTING && c->state != BOX_COMMAND_KEPT;
         c->started_due = told;
         c->exit_due = told && c->state == BOX_COMMAND_ENDED;
@@ -153,7 +156,8 @@ static int dispatch(box_agent *a, const box_agent_packet *p, int *fds, size_t n_
     }
 }
 
-/* One packet; false when there is no more, or no boxd. */
+/* One packet; false when there is no more, or no boxd, or a START was read: boxd sends nothing more
+ * until that is answered, as a rule. */
 static bool receive_one(box_agent *a)
 {
     int fds[MAX_FDS];
@@ -174,7 +178,7 @@ static bool receive_one(box_agent *a)
         box_closep(&fds[i]);
     if (rc < 0)
         box_channel_drop(a);
-    return rc == 0;
+    return rc == 0 && p.header.type != BOX_AGENT_START;
 }
 
 void box_channel_receive(box_agent *a)
@@ -215,11 +219,12 @@ void box_channel_flush(box_agent *a)
     box_command *next;
     for (box_command *c = box_commands_after(&a->table, NULL); c != NULL; c = next) {
         next = box_commands_after(&a->table, c);
-        if (c->started_due && !tell_started(a, c))
+        /* What ended at once is told in one message. */
+        if (c->started_due && !(c->exit_due && c->started_pid > 0) && !tell_started(a, c))
             return;
         if (c->exit_due && !send_packet(a, BOX_AGENT_EXIT, c->id, &c->exit))
             return;
-        c->exit_due = false;
+        c->started_due = c->exit_due = false;
         if (c->state == BOX_COMMAND_FAILED && !c->own)
             box_end_let_go(a, c);
     }

@@ -20,8 +20,10 @@ void box_end_order(const box_command *c, uint32_t signo)
 void box_end_kill_again(box_agent *a, box_command *c)
 {
     int32_t pid = c->pid != 0 ? c->pid : c->reaped ? 0 : box_slot_pid(a, c);
-    if (!a->reapers)
-        box_tree_kill(&a->trees, c->id);
+    if (c->state == BOX_COMMAND_STARTING && pid == 0)
+        return; /* who is to be it waits for its START, and is needed for others */
+    if (c->tree != NULL)
+        box_tree_kill(&a->trees, c->tree);
     else if (c->reaper > 0)
         (void)box_walk_kill(a->walk, c->reaper);
     /* Still our child (or our subreaper's, before its exec), so the pid is its own. */
@@ -31,15 +33,16 @@ void box_end_kill_again(box_agent *a, box_command *c)
 
 static uint32_t count_beside(box_agent *a, const box_command *c, int32_t main_pid)
 {
-    return a->reapers ? box_walk_count(a->walk, c->reaper, main_pid)
-                      : box_tree_count(&a->trees, c->id, main_pid);
+    if (c->tree != NULL)
+        return box_tree_count(c->tree, main_pid);
+    return a->reapers ? box_walk_count(a->walk, c->reaper, main_pid) : 0;
 }
 
 void box_end_kill(box_agent *a, box_command *c, uint32_t cause)
 {
     if (c->cause == BOX_CAUSE_NONE && !c->reaped)
         c->cause = cause;
-    if (!c->counted && (!a->reapers || c->reaper > 0)) {
+    if (!c->counted && (c->state != BOX_COMMAND_STARTING) && (!a->reapers || c->reaper > 0)) {
         int32_t main_pid = c->pid != 0 ? c->pid : box_slot_pid(a, c);
         c->exit.leftovers = count_beside(a, c, main_pid);
         c->counted = true;
@@ -54,15 +57,33 @@ void box_end_kill(box_agent *a, box_command *c, uint32_t cause)
 
 static bool is_empty(const box_agent *a, const box_command *c)
 {
-    return a->reapers ? c->reaper == 0 : box_tree_empty(&a->trees, c->id);
+    return a->reapers ? c->reaper == 0 : c->tree == NULL || box_tree_empty(c->tree);
+}
+
+/* Its directory, or subreaper, is there no more. */
+static bool let_place_go(box_agent *a, box_command *c, bool clean)
+{
+    if (a->reapers)
+        return c->reaper == 0;
+    if (c->tree == NULL)
+        return true;
+    if (clean)
+        box_trees_give(&a->trees, c->tree);
+    else if (!box_trees_remove(&a->trees, c->tree))
+        return false;
+    c->tree = NULL;
+    return true;
 }
 
 void box_end_let_go(box_agent *a, box_command *c)
 {
+    /* Nothing can have entered it since: it takes the next command, and nobody makes a new one. */
+    bool clean = c->state == BOX_COMMAND_ENDED && c->exit.leftovers == 0 && !c->killing &&
+                 !c->earlier && !c->own; /* boxd would not know what it has used */
     c->state = BOX_COMMAND_KEPT;
     c->tick = 0;
     c->slot = -1;
-    if (a->reapers ? c->reaper != 0 : !box_tree_remove(&a->trees, c->id)) {
+    if (!let_place_go(a, c, clean)) {
         box_sweep_soon(a, c->killing ? BOX_AGENT_SWEEP_MS : BOX_AGENT_IDLE_SWEEP_MS);
         return;
     }
@@ -86,8 +107,10 @@ static void finish(box_agent *a, box_command *c, bool all_gone)
 {
     if (all_gone && c->exit.leftovers > 0 && c->killing)
         c->exit.flags |= BOX_EXIT_LEFTOVERS_KILLED;
-    if (!a->reapers && box_tree_cpu_ns(&a->trees, c->id, &c->exit.cpu_ns))
+    if (c->tree != NULL && box_tree_cpu_ns(c->tree, &c->exit.cpu_ns))
         c->exit.flags |= BOX_EXIT_CPU_FROM_CGROUP;
+    c->exit.group = c->tree != NULL ? c->tree->number : 0;
+    c->exit.pid = c->started_pid;
     if (workspace_is_full(a))
         c->exit.flags |= BOX_EXIT_WORKSPACE_FULL;
     /* We kill by KILL alone: anything else means it ended by itself just before. */
@@ -110,7 +133,7 @@ void box_end_look(box_agent *a, box_command *c)
 void box_end_main(box_agent *a, box_command *c)
 {
     if (!c->counted)
-        c->exit.leftovers = box_tree_count(&a->trees, c->id, 0);
+        c->exit.leftovers = count_beside(a, c, 0);
     c->counted = true;
     bool kill_rest = (c->flags & BOX_START_KILL_LEFTOVERS) != 0 && c->exit.leftovers > 0;
     if (!c->killing && !kill_rest) {
@@ -159,7 +182,7 @@ static void reaper_ended(box_agent *a, box_command *c, bool orderly)
     box_closep(&c->socket);
     box_agent_take_notes(a); /* the one about its start too */
     if (c->state == BOX_COMMAND_STARTING && box_life_has_begun(a, c))
-        box_life_answered(a, (uint32_t)c->slot);
+        box_life_answered(a, c);
     c->reaper = 0;
     a->strays |= !orderly;
     if (c->state == BOX_COMMAND_STARTING) {
@@ -243,6 +266,9 @@ void box_end_sweep(box_agent *a)
 {
     box_command *next;
     a->sweep_at = 0;
+    a->standby_failed = false;
+    if (!a->reapers && box_trees_sweep(&a->trees))
+        box_sweep_soon(a, BOX_AGENT_SWEEP_MS);
     for (box_command *c = box_commands_after(&a->table, NULL); c != NULL; c = next) {
         next = box_commands_after(&a->table, c);
         if (c->killing && (c->state == BOX_COMMAND_KEPT || c->state == BOX_COMMAND_ENDED) &&

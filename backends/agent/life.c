@@ -22,36 +22,54 @@ static int open_null(box_agent *a, box_error *err)
     return a->null < 0 ? box_fail_errno(err, "open /dev/null") : 0;
 }
 
+/* Without cgroup2 a subreaper is made for it, which takes the other end of a socket along. */
+static int make_socket(box_command *c, int *theirs, box_error *err)
+{
+    int ends[2];
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0)
+        return box_fail_errno(err, "make a socket");
+    c->socket = ends[0];
+    *theirs = ends[1];
+    return 0;
+}
+
+static int send_start(box_agent *a, box_command *c, size_t size, const int *fds, size_t n_fds,
+                      box_error *err)
+{
+    if (!a->reapers && box_standby_need(a, err) < 0)
+        return -1;
+    int socket = a->reapers ? a->zygote.orders : a->zygote.starts;
+    if (box_fd_send(socket, a->packet, size, fds, n_fds, err) < 0)
+        return -1;
+    if (!a->reapers)
+        box_standby_take(a, c);
+    return 0;
+}
+
 /* a->packet holds a START of that size. */
 static int pass_to_zygote(box_agent *a, box_command *c, box_agent_start start, size_t size,
                           const int *fds, size_t n_fds, box_error *err)
 {
     int all[BOX_FD_PASS_MAX];
     size_t n = 0;
-    int ends[2] = {-1, -1};
-    BOX_AUTO(box_closep) int extra = -1;
+    BOX_AUTO(box_closep) int theirs = -1;
     if ((start.flags & BOX_START_NO_STDIN) != 0 && open_null(a, err) < 0)
         return -1;
-    if (!a->reapers && box_tree_make(&a->trees, c->id, &extra, err) < 0)
+    if (a->reapers && make_socket(c, &theirs, err) < 0)
         return -1;
-    if (a->reapers && socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0)
-        return box_fail_errno(err, "make a socket");
-    if (a->reapers) {
-        c->socket = ends[0];
-        extra = ends[1];
-    }
     assert(n_fds + 2 <= BOX_FD_PASS_MAX);
     if ((start.flags & BOX_START_NO_STDIN) != 0)
         all[n++] = a->null;
     memcpy(all + n, fds, n_fds * sizeof *fds);
     n += n_fds;
-    all[n++] = extra;
+    if (a->reapers)
+        all[n++] = theirs;
     start.reserved[0] = (uint32_t)c->slot;
     memcpy(a->packet + sizeof(box_agent_header), &start, sizeof start);
-    int rc = box_fd_send(a->zygote_socket, a->packet, size, all, n, err);
+    int rc = send_start(a, c, size, all, n, err);
     bool dead = rc < 0 && (err->sys_errno == EPIPE || err->sys_errno == ECONNRESET);
     if (dead && box_agent_replace_zygote(a, c)) /* it was killed and is not reaped yet */
-        rc = box_fd_send(a->zygote_socket, a->packet, size, all, n, err);
+        rc = send_start(a, c, size, all, n, err);
     return rc;
 }
 
@@ -83,7 +101,8 @@ static void begin(box_agent *a, box_command *c, const box_agent_start *start, si
     if (start->timeout_ns != 0)
         c->deadline = box_time_add(a->now, start->timeout_ns);
     c->give_up = box_time_add(a->now, BOX_AGENT_START_SECONDS * BOX_SECOND);
-    c->tick = box_after_ms(a, BOX_AGENT_TICK_MS);
+    c->look_ns = a->reapers ? BOX_AGENT_TICK_MS * BOX_MS : BOX_AGENT_LOOK_US * BOX_US;
+    c->tick = box_time_add(a->now, c->look_ns);
     box_slot_clear(&a->slots[c->slot]);
     if (!box_agent_need_zygote(a)) {
         box_slot_fail(&a->slots[c->slot], BOX_STEP_ZYGOTE, 0, NULL);
@@ -126,12 +145,11 @@ box_command *box_life_start_own(box_agent *a, uint64_t id, const box_agent_start
     return c;
 }
 
-void box_life_answered(box_agent *a, uint32_t slot)
+void box_life_answered(box_agent *a, box_command *c)
 {
-    box_command *c = box_commands_by_slot(&a->table, slot);
-    if (c == NULL || c->state != BOX_COMMAND_STARTING)
+    if (c->state != BOX_COMMAND_STARTING)
         return; /* given up meanwhile */
-    if (atomic_load(&a->slots[slot].step) != BOX_STEP_NONE) {
+    if (atomic_load(&a->slots[c->slot].step) != BOX_STEP_NONE) {
         box_life_fail(c); /* its subreaper, if any, ends by itself */
         return;
     }
@@ -174,7 +192,7 @@ void box_life_zygote_gone(box_agent *a, const box_command *except)
         if (c->state != BOX_COMMAND_STARTING || c == except)
             continue;
         if (box_life_has_begun(a, c)) {
-            box_life_answered(a, (uint32_t)c->slot);
+            box_life_answered(a, c);
             continue;
         }
         box_life_kill_unborn(a, c);
@@ -197,7 +215,8 @@ void box_life_stopped(box_agent *a, int pid)
         if ((c->state == BOX_COMMAND_STARTING && box_slot_pid(a, c) == pid) || c->reaper == pid)
             go_on(pid);
     }
-    if (pid == a->zygote_pid)
+    bool waits = a->standby_tree != NULL && atomic_load(&a->standby->pid) == pid;
+    if (pid == a->zygote.pid || waits)
         go_on(pid); /* like a subreaper: stopped by commands of its own user */
 }
 
@@ -237,16 +256,18 @@ static void tick_starting(box_agent *a, box_command *c)
 {
     int pid = box_slot_pid(a, c);
     if (a->now < c->give_up) {
-        if (pid > 0 && !c->reaped)
+        bool long_ago = c->look_ns >= BOX_AGENT_TICK_MS * BOX_MS;
+        c->look_ns = long_ago ? BOX_AGENT_TICK_MS * BOX_MS : c->look_ns * 2;
+        if (long_ago && pid > 0 && !c->reaped)
             go_on(pid);
-        c->tick = box_after_ms(a, BOX_AGENT_TICK_MS);
+        c->tick = box_time_add(a->now, c->look_ns);
         return;
     }
     box_life_kill_unborn(a, c);
     box_slot_fail(&a->slots[c->slot], BOX_STEP_STUCK, 0, NULL);
     box_life_fail(c);
-    if (a->zygote_pid != 0)
-        (void)kill(a->zygote_pid, SIGKILL); /* it waits for that child; a new one is made */
+    if (a->zygote.pid != 0)
+        (void)kill(a->zygote.pid, SIGKILL); /* what it makes does not start; a new one is made */
 }
 
 static void tick_one(box_agent *a, box_command *c)

@@ -99,14 +99,19 @@ static int check_signal(const box_agent_signal *s, box_error *err)
     return 0;
 }
 
-static int check_exit(const box_agent_exit *e, box_error *err)
+static int check_end(const box_agent_exit *e, box_error *err)
 {
     bool by_exit = e->signal == 0 && e->exit_code >= 0 && e->exit_code <= 255;
     bool by_signal = e->signal >= 1 && e->signal <= LAST_SIGNAL && e->exit_code == -1;
-    if ((!by_exit && !by_signal) || e->cause > BOX_CAUSE_STOPPED || e->reserved != 0 ||
+    if ((!by_exit && !by_signal) || e->cause > BOX_CAUSE_STOPPED ||
         (e->flags & ~(uint32_t)EXIT_FLAGS) != 0)
-        return misfit(err, "EXIT contradicts itself");
+        return misfit(err, "an end that contradicts itself");
     return 0;
+}
+
+static int check_exit(const box_agent_exit *e, box_error *err)
+{
+    return e->pid > 0 ? check_end(e, err) : misfit(err, "EXIT of no process");
 }
 
 size_t box_agent_manage_fds(const box_agent_manage *m)
@@ -207,16 +212,13 @@ static int check_managed(box_agent_managed *m, box_error *err)
         return misfit(err, "MANAGED contradicts itself");
     if ((m->flags & BOX_MANAGED_HAS_EXIT) == 0)
         return 0;
-    box_agent_exit exit = {.exit_code = e->exit_code,
-                           .signal = e->signal,
-                           .cause = e->cause,
-                           .flags = e->flags,
-                           .reserved = e->reserved};
+    box_agent_exit exit = {
+        .exit_code = e->exit_code, .signal = e->signal, .cause = e->cause, .flags = e->flags};
     for (int i = 0; i < 2; i++) {
         if (e->first_offset[i] > e->end_offset[i] || e->end_offset[i] > INT64_MAX)
             return misfit(err, "MANAGED with offsets that make no sense");
     }
-    return check_exit(&exit, err);
+    return e->reserved == 0 ? check_end(&exit, err) : misfit(err, "unknown fields in MANAGED");
 }
 
 static int check_files(const box_agent_packet *p, box_error *err)

@@ -13,17 +13,20 @@
  * type's comment says so.
  *
  * A command's life: START -> STARTED (once; with an error it ends there and the id is forgotten) ->
- * EXIT -> EXIT_ACK. Boxd sends the next START when STARTED came; up to BOX_AGENT_MAX_STARTING may
- * be under way, more are refused with EXEC_QUEUE. STARTED always comes before EXIT.
+ * EXIT -> EXIT_ACK. An EXIT without a STARTED before it says both. Boxd sends the next START when
+ * STARTED came; up to BOX_AGENT_MAX_STARTING may be under way, more are refused with EXEC_QUEUE.
  * When boxd goes away commands go on. To the boxd that connects next the agent repeats, after
  * HELLO, STARTED for every command it still has (HELLO.running of them) and EXIT for those that
  * ended: that is how a restarted boxd adopts. An agent accepts nobody else meanwhile.
  * SIGNAL and EXIT_ACK for an id the agent does not know are ignored: the command may just have
  * ended.
  *
- * Where setup says has_cgroup2, a command with id N runs in directory "N" (decimal) of
- * BOX_AGENT_CGROUP_FD: it is there from before STARTED until EXIT_ACK, and after that while
- * leftovers live in it. Boxd reads N/cpu.stat through its own descriptor before it acknowledges.
+ * Where setup says has_cgroup2, a command runs in directory EXIT.group (decimal) of
+ * BOX_AGENT_CGROUP_FD, which is there until EXIT_ACK, and after that while leftovers live in it.
+ * One in which nothing was left may be used for another command then; a number is never given to a
+ * second directory, and none that was used is used again when another boxd has connected. Boxd
+ * reads its cpu.stat through its own descriptor before it acknowledges, and takes off what was
+ * there at the last EXIT of that group.
  */
 #pragma once
 
@@ -34,7 +37,7 @@
 #include "base/limits.h"
 
 enum {
-    BOX_AGENT_VERSION = 3,
+    BOX_AGENT_VERSION = 4,
     BOX_AGENT_LISTEN_FD = 3, /* inherited: the listening socket */
     BOX_AGENT_SETUP_FD = 4,  /* inherited: a box_agent_setup, a read-only memfd */
     BOX_AGENT_FILTER_FD =
@@ -193,7 +196,8 @@ typedef struct box_agent_exit {
     uint32_t cause;    /* box_agent_cause: the first that fired */
     uint32_t flags;
     uint32_t leftovers; /* processes alive when the main one ended */
-    uint32_t reserved;
+    int32_t pid;        /* the main process's, as in STARTED */
+    uint64_t group;     /* its directory; 0 = it had none */
     uint64_t wall_ns;
     uint64_t cpu_ns;
     uint64_t max_rss_bytes; /* largest single process that was reaped (ru_maxrss) */

@@ -22,14 +22,14 @@ typedef struct reaper {
     box_walk *walk;
 } reaper;
 
-void box_reaper_begin(box_spawn *spawn, box_slot *slot)
+void box_reaper_begin(const box_spawn *spawn, void *stack, box_slot *slot)
 {
     (void)prctl(PR_SET_NAME, "box-reaper", 0, 0, 0); /* for people who look */
     if (prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) < 0) {
         box_slot_fail(slot, BOX_STEP_SETUP, errno, NULL);
         return;
     }
-    box_spawn_run(spawn, slot);
+    box_spawn_run(spawn, stack, slot);
 }
 
 static bool report(const reaper *r, box_reaper_report *out)

@@ -29,6 +29,6 @@ typedef struct box_reaper_report {
 } box_reaper_report;
 
 /* In the fresh process: become subreaper and start the command. The slot says how it went. */
-void box_reaper_begin(box_spawn *spawn, box_slot *slot);
+void box_reaper_begin(const box_spawn *spawn, void *stack, box_slot *slot);
 /* Serves until nothing is left, or the agent is gone; ends the process. */
 _Noreturn void box_reaper_run(int socket, int32_t main_pid);

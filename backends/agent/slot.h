@@ -32,6 +32,14 @@ typedef struct box_slot {
     char name[BOX_SLOT_NAME_BYTES]; /* argv[0] or the directory, cut; set when step is */
 } box_slot;
 
+/* The process that waits for the next START, in the same shared memory. Each has a place of its
+ * own, so that what a dying one leaves is not taken for the next one's. */
+enum { BOX_STANDBYS = 4 };
+typedef struct box_standby {
+    _Atomic int32_t pid;   /* written by the kernel before it runs; 0 = there is none */
+    _Atomic int32_t waits; /* 0 again when it has become a program or ended: box_spawn_waiter */
+} box_standby;
+
 void box_slot_clear(box_slot *slot);
 /* Records a failure; name may be NULL. Async-signal-safe: called in a vfork child. */
 void box_slot_fail(box_slot *slot, box_start_step step, int sys_errno, const char *name);

@@ -11,42 +11,32 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* What the child is given; on the parent's stack, which waits. */
+/* What a vfork child is given; on the parent's stack, which waits. */
 typedef struct child_args {
     const box_spawn *spawn;
     box_slot *slot;
-    int cgroup; /* >= 0: not cloned into it, moves itself */
 } child_args;
 
 static const char default_path[] = "/usr/local/bin:/usr/bin:/bin";
 
 /* --- in the child: system calls only, nothing that locks or allocates ------------------------- */
 
-static _Noreturn void give_up(const child_args *a, box_start_step step, const char *name)
+static _Noreturn void give_up(box_slot *slot, box_start_step step, const char *name)
 {
-    box_slot_fail(a->slot, step, errno, name);
+    box_slot_fail(slot, step, errno, name);
     _exit(127);
-}
-
-static void enter_cgroup(const child_args *a)
-{
-    int fd = openat(a->cgroup, "cgroup.procs", O_WRONLY | O_CLOEXEC);
-    if (fd < 0 || write(fd, "0", 1) != 1)
-        give_up(a, BOX_STEP_CGROUP, NULL);
-    (void)close(fd); /* close_range takes it otherwise */
 }
 
 /* Identity by raw system calls: the library's setresuid talks to all threads of the process, and
  * in a raw clone child that can hang (sandbox-facts.md, section 1). */
-static void become_user(const child_args *a)
+static void become_user(const box_spawn *s, box_slot *slot)
 {
-    const box_spawn *s = a->spawn;
     struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
     struct __user_cap_data_struct none[2] = {{0}};
     if (syscall(SYS_setresgid, s->gid, s->gid, s->gid) < 0 ||
         syscall(SYS_setresuid, s->uid, s->uid, s->uid) < 0 ||
         syscall(SYS_capset, &header, none) < 0)
-        give_up(a, BOX_STEP_SETUP, NULL);
+        give_up(slot, BOX_STEP_SETUP, NULL);
 }
 
 static const char *find_path(char **env)
@@ -86,30 +76,52 @@ static void exec_by_path(const box_spawn *s)
     errno = denied ? EACCES : ENOENT;
 }
 
-static int child_main(void *arg)
+_Noreturn void box_spawn_become(const box_spawn *s, box_slot *slot)
 {
-    const child_args *a = arg;
-    const box_spawn *s = a->spawn;
-    if (a->cgroup >= 0)
-        enter_cgroup(a);
-    if (setsid() < 0)
-        give_up(a, BOX_STEP_SETUP, NULL);
     for (int i = 0; i < 3; i++) {
         if (dup2(s->fds[i], i) < 0)
-            give_up(a, BOX_STEP_SETUP, NULL);
+            give_up(slot, BOX_STEP_SETUP, NULL);
     }
     if (s->terminal && ioctl(0, TIOCSCTTY, 0) < 0)
-        give_up(a, BOX_STEP_SETUP, NULL);
+        give_up(slot, BOX_STEP_SETUP, NULL);
     /* Everything is close-on-exec from birth; this is the second lock, where it exists (5.9). */
     (void)syscall(SYS_close_range, 3u, ~0u, 0u);
-    become_user(a);
+    become_user(s, slot);
     if (chdir(s->workdir) < 0)
-        give_up(a, BOX_STEP_WORKDIR, s->workdir);
+        give_up(slot, BOX_STEP_WORKDIR, s->workdir);
     if (strchr(s->argv[0], '/') != NULL)
         (void)execve(s->argv[0], s->argv, s->env);
     else
         exec_by_path(s);
-    give_up(a, BOX_STEP_EXEC, s->argv[0]);
+    give_up(slot, BOX_STEP_EXEC, s->argv[0]);
+}
+
+static int child_main(void *arg)
+{
+    const child_args *a = arg;
+    if (setsid() < 0)
+        give_up(a->slot, BOX_STEP_SETUP, NULL);
+    box_spawn_become(a->spawn, a->slot);
+}
+
+/* Ends before anything was asked of it: the agent sees that. */
+static int waiter_main(void *arg)
+{
+    const box_spawn_waiter *w = arg;
+    if (setsid() >= 0)
+        w->run(w->arg);
+    _exit(127);
+}
+
+/* Where it could not be cloned into its cgroup. */
+static int mover_main(void *arg)
+{
+    const box_spawn_waiter *w = arg;
+    int fd = openat(w->cgroup, "cgroup.procs", O_WRONLY | O_CLOEXEC);
+    if (fd < 0 || write(fd, "0", 1) != 1)
+        _exit(127);
+    (void)close(fd); /* close_range takes it otherwise */
+    return waiter_main(arg);
 }
 
 /* --- in the parent ---------------------------------------------------------------------------- */
@@ -150,45 +162,48 @@ static uint64_t address(const void *pointer)
     return (uint64_t)(uintptr_t)pointer;
 }
 
-static long clone_new(child_args *a)
-{
-    const box_spawn *s = a->spawn;
-    struct clone_args args = {
-        .flags = CLONE_VM | CLONE_VFORK | CLONE_PARENT_SETTID,
-        .parent_tid = address(&a->slot->pid),
-        .stack = address(s->stack),
-        .stack_size = BOX_SPAWN_STACK_BYTES,
-    };
-    if (s->sibling)
-        args.flags |= CLONE_PARENT; /* the exit signal is then ours, SIGCHLD (clone(2)) */
-    else
-        args.exit_signal = SIGCHLD;
-    if (s->cgroup >= 0) {
-        args.flags |= CLONE_INTO_CGROUP;
-        args.cgroup = (uint64_t)s->cgroup;
-    }
-    a->cgroup = -1;
-    return clone3_call(&args, child_main, a);
-}
-
 /* Where clone3 does not exist (ENOSYS: a seccomp profile of the engine, another processor). */
-static long clone_old(child_args *a)
+static long clone_old(const struct clone_args *args, int (*child)(void *), void *arg)
 {
-    const box_spawn *s = a->spawn;
-    int flags = CLONE_VM | CLONE_VFORK | CLONE_PARENT_SETTID | SIGCHLD;
-    if (s->sibling)
-        flags |= CLONE_PARENT;
-    a->cgroup = s->cgroup;
-    long pid = clone(child_main, (char *)s->stack + BOX_SPAWN_STACK_BYTES, flags, a, &a->slot->pid);
+    char *stack = (char *)(uintptr_t)args->stack + args->stack_size;
+    long pid = clone(child, stack, (int)(args->flags | SIGCHLD), arg,
+                     (void *)(uintptr_t)args->parent_tid, NULL, (void *)(uintptr_t)args->child_tid);
     return pid < 0 ? -errno : pid;
 }
 
-void box_spawn_run(const box_spawn *s, box_slot *slot)
+void box_spawn_run(const box_spawn *s, void *stack, box_slot *slot)
 {
-    child_args args = {.spawn = s, .slot = slot};
-    long pid = clone_new(&args);
+    child_args child = {.spawn = s, .slot = slot};
+    struct clone_args args = {
+        .flags = CLONE_VM | CLONE_VFORK | CLONE_PARENT_SETTID,
+        .exit_signal = SIGCHLD,
+        .parent_tid = address(&slot->pid),
+        .stack = address(stack),
+        .stack_size = BOX_SPAWN_STACK_BYTES,
+    };
+    long pid = clone3_call(&args, child_main, &child);
     if (pid == -ENOSYS)
-        pid = clone_old(&args);
+        pid = clone_old(&args, child_main, &child);
     if (pid < 0)
         box_slot_fail(slot, BOX_STEP_CLONE, (int)-pid, NULL);
+}
+
+int box_spawn_wait(const box_spawn_waiter *w)
+{
+    void *arg = (void *)(uintptr_t)w; /* only read */
+    struct clone_args args = {
+        /* With CLONE_PARENT the exit signal is ours, SIGCHLD (clone(2)). */
+        .flags = CLONE_VM | CLONE_PARENT | CLONE_PARENT_SETTID | CLONE_CHILD_CLEARTID,
+        .parent_tid = address(w->pid),
+        .child_tid = address(w->waits),
+        .stack = address(w->stack),
+        .stack_size = BOX_SPAWN_STACK_BYTES,
+    };
+    struct clone_args into = args;
+    into.flags |= CLONE_INTO_CGROUP;
+    into.cgroup = (uint64_t)w->cgroup;
+    long pid = clone3_call(&into, waiter_main, arg);
+    if (pid == -ENOSYS)
+        pid = clone_old(&args, mover_main, arg);
+    return pid < 0 ? (int)-pid : 0;
 }

@@ -27,7 +27,9 @@ typedef struct box_agent {
     const box_agent_config *config;
     box_commands table;
     box_trees trees;
-    box_slot *slots; /* shared with zygote and children */
+    box_slot *slots;       /* shared with zygote and children */
+    box_standby *standbys; /* the same */
+    box_standby *standby;  /* of them: the newest */
     bool reapers;
     bool ending;
     /* boxd */
@@ -43,13 +45,14 @@ typedef struct box_agent {
     /* processes */
     int null; /* for commands without stdin; -1 until first needed */
     int signals;
-    int zygote_pid; /* 0 = none */
-    int zygote_socket;
-    bool zygote_ready;
-    bool more_children; /* reaping was broken off to look at the rest */
-    bool strays;        /* children of a dead subreaper are to be killed */
-    box_walk *walk;     /* for them and for killing; only with subreapers */
-    box_time sweep_at;  /* 0 = nothing is kept */
+    box_zygote zygote;
+    box_tree *standby_tree;   /* of the child that is ordered, or waits; NULL = there is none */
+    box_command *standby_for; /* whose START it takes; NULL = the next one's */
+    bool standby_failed;      /* the next START or sweep tries again */
+    bool more_children;       /* reaping was broken off to look at the rest */
+    bool strays;              /* children of a dead subreaper are to be killed */
+    box_walk *walk;           /* for them and for killing; only with subreapers */
+    box_time sweep_at;        /* 0 = nothing is kept */
     box_agent_workers workers;
     box_time now; /* of this round */
     uint8_t packet[BOX_AGENT_PACKET_BYTES];
@@ -80,8 +83,8 @@ void box_life_signal(box_agent *a, uint64_t id, const box_agent_signal *signal);
 void box_life_signal_command(box_agent *a, box_command *c, const box_agent_signal *signal);
 /* -1: it has not ended. */
 int box_life_acknowledge(box_agent *a, uint64_t id);
-/* The zygote (or the subreaper) says how the start in that slot went. */
-void box_life_answered(box_agent *a, uint32_t slot);
+/* The start is over: the slot says how it went. */
+void box_life_answered(box_agent *a, box_command *c);
 /* Fails every start under way but that one (NULL: all): the zygote is gone. */
 void box_life_zygote_gone(box_agent *a, const box_command *except);
 /* A child stopped. */
@@ -155,6 +158,26 @@ void box_ready_grew(box_agent *a, box_managed *m);
 void box_ready_tick(box_agent *a, box_managed *m);
 /* No more looking: it is ready, ended or being stopped. */
 void box_ready_end(box_agent *a, box_managed *m);
+
+/* --- standby.c: the child that waits for the next START; only with cgroup2 ---------------------
+ */
+
+/* Before a START is sent: one waits, or is ordered. */
+int box_standby_need(box_agent *a, box_error *err) BOX_MUST_USE;
+/* Its START was sent. */
+void box_standby_take(box_agent *a, box_command *c);
+/* Has it become a program, or failed to? */
+void box_standby_look(box_agent *a);
+/* The zygote could not make it. failed: whose START failed for that; NULL: there was none. */
+void box_standby_unborn(box_agent *a, const box_command *failed);
+/* True: that child was reaped, and it was no command yet. */
+bool box_standby_reaped(box_agent *a, int pid);
+/* The zygote is gone. */
+void box_standby_lost(box_agent *a);
+/* Orders one when there is none: when everything else is done. */
+void box_standby_prepare(box_agent *a);
+/* A new boxd: whatever CPU time it knows nothing of is in no directory it will see. */
+void box_standby_renew(box_agent *a);
 
 /* --- agent.c ---------------------------------------------------------------------------------- */
 

@@ -28,19 +28,22 @@ typedef struct box_command {
     int32_t reaper;          /* its subreaper; 0 = none */
     int32_t socket;          /* to the subreaper; -1 */
     int32_t started_pid;
-    uint32_t cause; /* box_agent_cause: the first */
-    uint32_t signo; /* to be delivered when it runs; 0 */
-    bool own;       /* started by the agent itself (managed.c): boxd does not hear of it */
-    bool abandoned; /* own, and nobody waits for it any more */
-    bool killing;   /* the whole tree is to go */
-    bool counted;   /* exit.leftovers is final */
-    bool reaped;    /* exit's code, signal and time are final */
+    struct box_tree *tree; /* its cgroup; NULL without cgroup2, or while others start */
+    uint32_t cause;        /* box_agent_cause: the first */
+    uint32_t signo;        /* to be delivered when it runs; 0 */
+    bool own;              /* started by the agent itself (managed.c): boxd does not hear of it */
+    bool abandoned;        /* own, and nobody waits for it any more */
+    bool earlier;          /* boxd was another one when it came */
+    bool killing;          /* the whole tree is to go */
+    bool counted;          /* exit.leftovers is final */
+    bool reaped;           /* exit's code, signal and time are final */
     bool started_due;
     bool exit_due;
     box_time received;
     box_time deadline; /* 0 = none */
     box_time give_up;  /* STARTING: it is stuck; ENDING: EXIT goes out anyway */
     box_time tick;     /* when to look after it again; 0 = no need */
+    uint64_t look_ns;  /* STARTING: from this look to the next */
     box_agent_exit exit;
 } box_command;
 

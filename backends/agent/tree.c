@@ -10,68 +10,177 @@
 #include "base/clock.h"
 #include "base/fd.h"
 
-enum { MAX_COUNT = 65536, NAME_BYTES = 64 };
+enum { MAX_COUNT = 65536, NAME_BYTES = 24 };
 
-static void file_name(char name[NAME_BYTES], uint64_t id, const char *file)
+static void name_of(char name[NAME_BYTES], uint64_t number)
 {
-    (void)snprintf(name, NAME_BYTES, "%" PRIu64 "%s", id, file); /* 20 digits and a known name */
+    (void)snprintf(name, NAME_BYTES, "%" PRIu64, number); /* 20 digits */
 }
 
-int box_tree_make(const box_trees *t, uint64_t id, int *out, box_error *err)
+/* --- the table -------------------------------------------------------------------------------- */
+
+void box_trees_init(box_trees *t, int dir, bool no_kill)
+{
+    t->dir = dir;
+    t->no_kill = no_kill;
+    box_list_init(&t->spare);
+    box_list_init(&t->leaving);
+    box_list_init(&t->unused);
+}
+
+static int open_in(int dir, const char *file, int flags)
+{
+    return openat(dir, file, flags | O_CLOEXEC);
+}
+
+static void close_files(box_tree *tree)
+{
+    box_closep(&tree->dir);
+    box_closep(&tree->procs);
+    box_closep(&tree->stat);
+}
+
+static int make(box_trees *t, box_tree *tree, box_error *err)
 {
     char name[NAME_BYTES];
-    file_name(name, id, "");
+    *tree = (box_tree){.number = ++t->made, .dir = -1, .procs = -1, .stat = -1};
+    name_of(name, tree->number);
     if (mkdirat(t->dir, name, 0755) < 0)
         return box_fail_errno(err, "make the command's control group");
-    int fd = openat(t->dir, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0) {
-        (void)box_fail_errno(err, "open the command's control group");
-        (void)unlinkat(t->dir, name, AT_REMOVEDIR); /* empty; the first error is reported */
+    tree->dir = open_in(t->dir, name, O_RDONLY | O_DIRECTORY);
+    if (tree->dir >= 0)
+        tree->procs = open_in(tree->dir, "cgroup.procs", O_RDONLY);
+    if (tree->procs >= 0)
+        tree->stat = open_in(tree->dir, "cpu.stat", O_RDONLY);
+    if (tree->stat >= 0)
+        return 0;
+    (void)box_fail_errno(err, "open the command's control group");
+    close_files(tree);
+    (void)unlinkat(t->dir, name, AT_REMOVEDIR); /* empty; the first error is reported */
+    return -1;
+}
+
+static box_tree *first(box_list *list)
+{
+    return BOX_CONTAINER(list->next, box_tree, link);
+}
+
+int box_trees_take(box_trees *t, box_tree **out, box_error *err)
+{
+    box_tree *tree;
+    if (!box_list_empty(&t->spare)) {
+        tree = first(&t->spare);
+        box_list_remove(&tree->link);
+        t->n_spare--;
+        *out = tree;
+        return 0;
+    }
+    if (!box_list_empty(&t->unused))
+        tree = first(&t->unused);
+    else if (t->touched < BOX_COUNT(t->all))
+        tree = &t->all[t->touched++];
+    else
+        return box_fail(err, BOX_QUOTA, "too many control groups");
+    box_list_remove(&tree->link); /* one that was never used is in no list */
+    if (make(t, tree, err) < 0) {
+        box_list_append(&t->unused, &tree->link);
         return -1;
     }
-    *out = fd;
+    *out = tree;
     return 0;
 }
 
-bool box_tree_remove(const box_trees *t, uint64_t id)
+void box_trees_give(box_trees *t, box_tree *tree)
 {
-    char name[NAME_BYTES];
-    file_name(name, id, "");
-    return unlinkat(t->dir, name, AT_REMOVEDIR) == 0 || errno == ENOENT;
+    if (t->n_spare >= BOX_TREES_SPARE) {
+        box_trees_leave(t, tree);
+        return;
+    }
+    /* First what is warm in the caches, and what boxd has heard of last. */
+    box_list_prepend(&t->spare, &tree->link);
+    t->n_spare++;
 }
 
-/* Reads a small control file whole; false when it cannot be. */
-static bool read_file(const box_trees *t, uint64_t id, const char *file, char *out, size_t size)
+bool box_trees_remove(box_trees *t, box_tree *tree)
 {
     char name[NAME_BYTES];
-    file_name(name, id, file);
-    BOX_AUTO(box_closep) int fd = openat(t->dir, name, O_RDONLY | O_CLOEXEC);
-    ssize_t n = fd < 0 ? -1 : read(fd, out, size - 1);
+    name_of(name, tree->number);
+    if (unlinkat(t->dir, name, AT_REMOVEDIR) < 0 && errno != ENOENT)
+        return false;
+    close_files(tree);
+    box_list_remove(&tree->link);
+    box_list_append(&t->unused, &tree->link);
+    return true;
+}
+
+void box_trees_leave(box_trees *t, box_tree *tree)
+{
+    if (!box_trees_remove(t, tree))
+        box_list_append(&t->leaving, &tree->link);
+}
+
+bool box_trees_sweep(box_trees *t)
+{
+    for (box_list *at = t->leaving.next, *next; at != &t->leaving; at = next) {
+        next = at->next;
+        (void)box_trees_remove(t, BOX_CONTAINER(at, box_tree, link)); /* else another time */
+    }
+    return !box_list_empty(&t->leaving);
+}
+
+static void leave_spares(box_trees *t, bool only_used)
+{
+    for (box_list *at = t->spare.next, *next; at != &t->spare; at = next) {
+        next = at->next;
+        box_tree *tree = BOX_CONTAINER(at, box_tree, link);
+        if (only_used && !tree->used)
+            continue;
+        box_list_remove(&tree->link);
+        t->n_spare--;
+        box_trees_leave(t, tree);
+    }
+}
+
+void box_trees_forget(box_trees *t)
+{
+    leave_spares(t, true);
+}
+
+void box_trees_clear(box_trees *t)
+{
+    leave_spares(t, false);
+    (void)box_trees_sweep(t); /* the warden removes what is not empty yet */
+}
+
+/* --- one directory ---------------------------------------------------------------------------- */
+
+/* Reads a small control file whole; false when it cannot be. */
+static bool read_whole(int fd, char *out, size_t size)
+{
+    ssize_t n = fd < 0 ? -1 : pread(fd, out, size - 1, 0);
     if (n < 0)
-        return false; /* errno says why: closing -1 does nothing */
+        return false;
     out[n] = '\0';
     return true;
 }
 
-bool box_tree_empty(const box_trees *t, uint64_t id)
+bool box_tree_empty(const box_tree *tree)
 {
     char text[256];
-    if (!read_file(t, id, "/cgroup.events", text, sizeof text))
-        return errno == ENOENT; /* the directory is gone; out of descriptors says nothing */
-    return strstr(text, "populated 0") != NULL;
+    BOX_AUTO(box_closep) int fd = open_in(tree->dir, "cgroup.events", O_RDONLY);
+    return read_whole(fd, text, sizeof text) && strstr(text, "populated 0") != NULL;
 }
 
-/* Walks cgroup.procs: counts all but `except`, and signals all when signo is not 0. */
-static uint32_t walk(const box_trees *t, uint64_t id, int signo, pid_t except)
+/* Walks cgroup.procs: counts all but `except`, and signals all when signo is not 0. At place 0 the
+ * kernel begins anew, so the open file serves for every look. */
+static uint32_t walk(const box_tree *tree, int signo, pid_t except)
 {
-    char name[NAME_BYTES];
     char block[4096];
-    file_name(name, id, "/cgroup.procs");
-    BOX_AUTO(box_closep) int fd = openat(t->dir, name, O_RDONLY | O_CLOEXEC);
     uint32_t count = 0;
     pid_t pid = 0;
     ssize_t n;
-    while (fd >= 0 && count < MAX_COUNT && (n = read(fd, block, sizeof block)) > 0) {
+    for (off_t at = 0; count < MAX_COUNT && (n = pread(tree->procs, block, sizeof block, at)) > 0;
+         at += n) {
         for (ssize_t i = 0; i < n; i++) {
             if (block[i] >= '0' && block[i] <= '9') {
                 pid = pid * 10 + (block[i] - '0');
@@ -86,33 +195,32 @@ static uint32_t walk(const box_trees *t, uint64_t id, int signo, pid_t except)
     return count;
 }
 
-uint32_t box_tree_count(const box_trees *t, uint64_t id, int32_t except)
+uint32_t box_tree_count(const box_tree *tree, int32_t except)
 {
-    return walk(t, id, 0, except);
+    return walk(tree, 0, except);
 }
 
-void box_tree_kill(const box_trees *t, uint64_t id)
+void box_tree_kill(const box_trees *t, const box_tree *tree)
 {
-    char name[NAME_BYTES];
     box_error err; /* a directory without the file: the older way */
-    file_name(name, id, "/cgroup.kill");
-    if (!t->no_kill && box_fd_write_file(t->dir, name, "1", &err) == 0)
+    if (!t->no_kill && box_fd_write_file(tree->dir, "cgroup.kill", "1", &err) == 0)
         return;
-    file_name(name, id, "/cgroup.freeze");
-    if (box_fd_write_file(t->dir, name, "1", &err) < 0)
+    if (box_fd_write_file(tree->dir, "cgroup.freeze", "1", &err) < 0)
         err = (box_error){0}; /* then only the repetition makes it complete */
-    (void)walk(t, id, SIGKILL, 0);
+    (void)walk(tree, SIGKILL, 0);
 }
 
-bool box_tree_cpu_ns(const box_trees *t, uint64_t id, uint64_t *out)
+bool box_tree_cpu_ns(box_tree *tree, uint64_t *out)
 {
     char text[1024];
     static const char key[] = "usage_usec ";
-    if (!read_file(t, id, "/cpu.stat", text, sizeof text))
+    if (!read_whole(tree->stat, text, sizeof text))
         return false;
     const char *at = strstr(text, key);
     if (at == NULL)
         return false;
-    *out = strtoull(at + sizeof key - 1, NULL, 10) * BOX_US;
+    uint64_t total = strtoull(at + sizeof key - 1, NULL, 10) * BOX_US;
+    *out = total > tree->cpu_ns ? total - tree->cpu_ns : 0;
+    tree->cpu_ns = total;
     return true;
 }

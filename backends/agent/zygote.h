@@ -2,11 +2,18 @@
  * vfork child would freeze it: sandbox-facts.md, section 1). It is uid 0 of the user namespace,
  * inside S/box and its limits, under the commands' seccomp. Forked from the agent without CLONE_VM.
  *
- * Agent -> zygote: START's packet with its descriptors and one more (the command's cgroup, or the
- * socket of its subreaper); start.reserved[0] is the slot, start.reserved[1] how many journals
- * stand before that last one: their pages are made here, so that they are the sandbox's. Zygote (or
- * subreaper) -> agent: box_zygote_note, one when it is ready, then one per start, when slot says
- * how it went. */
+ * With cgroup2 it keeps one child ready that waits for a START, still as uid 0 (nothing a command
+ * does reaches it), in the command's cgroup and a session of its own: what is left to do when START
+ * comes is to become the user and the program. Agent -> zygote, `orders`: box_zygote_order with the
+ * cgroup, when the last child waits no more. Agent -> child, `starts`: START's packet with its
+ * descriptors; start.reserved[0] is the slot, start.reserved[1] how many journals stand behind the
+ * text: their pages are made inside, so that they are the sandbox's. Whoever waits next takes the
+ * oldest, so a START may be sent before its child is there. Zygote -> agent, `orders`:
+ * box_zygote_note, READY once, and when an order could not be followed: the slot of the START that
+ * failed for it, or UNBORN when none was there yet.
+ *
+ * Without cgroup2 START comes through `orders`, with the socket of the command's subreaper behind
+ * its descriptors, and each is answered with its slot, by the zygote or the subreaper. */
 #pragma once
 
 #include <linux/filter.h>
@@ -16,11 +23,15 @@
 #include "agent/packet.h"
 #include "agent/slot.h"
 
-enum { BOX_ZYGOTE_READY = 0xffffffff };
+enum { BOX_ZYGOTE_READY = 0xffffffff, BOX_ZYGOTE_UNBORN = 0xfffffffe };
 
 typedef struct box_zygote_note {
-    uint32_t slot; /* BOX_ZYGOTE_READY: it can take starts */
+    uint32_t slot; /* or READY, UNBORN */
 } box_zygote_note;
+
+typedef struct box_zygote_order {
+    uint32_t place; /* of its box_standby */
+} box_zygote_order;
 
 /* What it needs; all borrowed, copied by fork. */
 typedef struct box_zygote_config {
@@ -34,12 +45,20 @@ typedef struct box_zygote_config {
     size_t n_box_procs;
     const struct sock_filter *filter;
     size_t filter_count;
-    box_slot *slots; /* shared; BOX_AGENT_MAX_STARTING of them */
+    box_slot *slots;       /* shared; BOX_AGENT_MAX_STARTING of them */
+    box_standby *standbys; /* shared; BOX_STANDBYS of them */
 } box_zygote_config;
 
-/* Forks it. *socket is the agent's end. */
-int box_zygote_fork(const box_zygote_config *config, int *pid, int *socket, box_error *err)
-    BOX_MUST_USE;
+/* The agent's side. */
+typedef struct box_zygote {
+    int pid; /* 0 = none */
+    int orders;
+    int starts; /* -1 without cgroup2 */
+    bool ready;
+} box_zygote;
+
+/* Forks it. */
+int box_zygote_fork(const box_zygote_config *config, box_zygote *out, box_error *err) BOX_MUST_USE;
 
 /* fork(2), for file workers too: born in S/box of the cgroup2 tree where that works. Moving a
  * process there later stops all forks of the machine, and waits milliseconds for them

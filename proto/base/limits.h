@@ -421,6 +421,9 @@
 #define BOX_AGENT_START_SECONDS 10
 /* EXIT waits this long for the leftovers' end. */
 #define BOX_AGENT_KILL_SECONDS 5
+/* First look whether a start has become the program, which nobody says; doubled to the next. Short
+ * commands have ended by then. */
+#define BOX_AGENT_LOOK_US 300
 /* Between looks at what is being started or killed; at most so often kept directories are looked
  * at, while something in them is being killed or not. */
 #define BOX_AGENT_TICK_MS       20
@@ -509,9 +512,10 @@
  * (about 317 KiB: engines-here.md, section 8). */
 #define BOX_AGENT_MEMORY_BYTES (32 * 1024 * 1024)
 #define BOX_AGENT_PIDS         32
-/* Processes in the commands' control group that are not the tenant's: zygote and the file worker
- * that stays; what more of those there are for moments count to the tenant's. */
-#define BOX_SANDBOX_OWN_PIDS 2
+/* Processes in the commands' control group that are not the tenant's: zygote, the child of it that
+ * waits for the next command, and the file worker that stays; what more of those there are for
+ * moments count to the tenant's. */
+#define BOX_SANDBOX_OWN_PIDS 3
 /* Terminals of one sandbox: those of commands and what tmux or script open. All sandboxes of a host
  * share kernel.pty.max - kernel.pty.reserve, by default 3072 (devpts, "max="). */
 #define BOX_SANDBOX_TERMINALS 16

@@ -34,6 +34,11 @@ static inline void box_list_append(box_list *head, box_list *link)
     head->prev = link;
 }
 
+static inline void box_list_prepend(box_list *head, box_list *link)
+{
+    box_list_append(head->next, link);
+}
+
 /* Harmless on a link that is in no list. */
 static inline void box_list_remove(box_list *link)
 {

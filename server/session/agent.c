@@ -30,6 +30,7 @@ struct box_agent {
     uint64_t first_id;
     bool ready;
     bool start_unanswered;
+    uint64_t starting_id; /* of that START */
     bool lost;
     box_error why;
     bool protocol;
@@ -151,6 +152,7 @@ static void flush(box_agent *a)
         }
         if (p->is_start) {
             a->n_awaited++;
+            a->starting_id = p->id;
             expect_started(a);
         }
         drop_packet(a, p);
@@ -278,6 +280,12 @@ void box_agent_ack(box_agent *a, uint64_t id)
 
 /* --- receiving -------------------------------------------------------------------------------- */
 
+static void start_is_answered(box_agent *a)
+{
+    a->start_unanswered = false;
+    box_timer_set(a->timer, BOX_TIME_NEVER);
+}
+
 static int on_packet(box_agent *a, const box_agent_packet *p, box_error *err)
 {
     if ((p->header.type == BOX_AGENT_HELLO) == a->ready)
@@ -293,15 +301,15 @@ static int on_packet(box_agent *a, const box_agent_packet *p, box_error *err)
     case BOX_AGENT_STARTED:
         if (p->header.id >= a->first_id && !a->start_unanswered)
             return box_fail(err, BOX_PROTOCOL, "agent channel: STARTED without START");
-        if (p->header.id >= a->first_id) {
-            a->start_unanswered = false;
-            box_timer_set(a->timer, BOX_TIME_NEVER);
-        }
+        if (p->header.id >= a->first_id)
+            start_is_answered(a);
         if (p->header.id >= a->first_id && p->body.started.error.reason != BOX_NONE)
             a->n_awaited--;
         a->events.started(a->arg, p->header.id, &p->body.started);
         return 0;
     case BOX_AGENT_EXIT:
+        if (a->start_unanswered && p->header.id == a->starting_id)
+            start_is_answered(a); /* it says both */
         if (p->header.id >= a->first_id && a->n_awaited > 0)
             a->n_awaited--;
         a->events.exited(a->arg, p->header.id, &p->body.exit);
@@ -345,7 +353,9 @@ static void on_ready(void *arg, int events)
         if (!receive_one(a) || (a->ready && a->n_awaited == 0))
             break; /* nothing more is to be expected: the loop says when there is */
     }
-    if (!a->lost)
+    /* Acknowledgements alone have time until the answers are out. */
+    bool wait = box_list_linked(&a->later.link) && box_list_empty(&a->starts);
+    if (!a->lost && (!wait || (events & BOX_WRITABLE)))
         flush(a);
 }
 

@@ -35,18 +35,36 @@ static bool find_in_file(int fd, const char *key, uint64_t *out)
     return box_cgroup_find(text, key, out);
 }
 
-bool box_cgroup_cpu_ns(int x_fd, uint64_t exec_id, uint64_t *out)
+bool box_cpu_since(box_cpu_groups *g, uint64_t group, uint64_t total_ns, uint64_t *out_ns)
+{
+    size_t at = 0;
+    size_t oldest = 0;
+    for (; at < BOX_CPU_GROUPS && g->all[at].group != group; at++) {
+        if (g->all[at].group < g->all[oldest].group)
+            oldest = at;
+    }
+    bool seen = at < BOX_CPU_GROUPS;
+    bool known = seen || group > g->newest;
+    uint64_t before = seen ? g->all[at].cpu_ns : 0;
+    at = seen ? at : oldest;
+    g->all[at].group = group;
+    g->all[at].cpu_ns = total_ns;
+    g->newest = group > g->newest ? group : g->newest;
+    *out_ns = total_ns > before ? total_ns - before : 0;
+    return known;
+}
+
+bool box_cgroup_cpu_ns(box_cpu_groups *g, int x_fd, uint64_t group, uint64_t *out_ns)
 {
     char path[40];
     uint64_t usec;
-    if (x_fd < 0)
+    if (x_fd < 0 || group == 0)
         return false;
-    (void)snprintf(path, sizeof path, "%" PRIu64 "/cpu.stat", exec_id); /* 20 digits at most */
+    (void)snprintf(path, sizeof path, "%" PRIu64 "/cpu.stat", group); /* 20 digits at most */
     BOX_AUTO(box_closep) int fd = openat(x_fd, path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
     if (fd < 0 || !find_in_file(fd, "usage_usec", &usec))
         return false;
-    *out = usec * 1000;
-    return true;
+    return box_cpu_since(g, group, usec * 1000, out_ns);
 }
 
 int box_cgroup_open_memory(int dirfd, uint32_t version)

@@ -5,8 +5,23 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* CPU time of the command's own group (x_fd: S/box/x; -1 = none). False: not known. */
-bool box_cgroup_cpu_ns(int x_fd, uint64_t exec_id, uint64_t *out);
+/* CPU time of the groups of one session's commands, as it was at the end of the last command in
+ * each: a group takes one command after another, and its number is never another group's
+ * (agent/protocol.h). Zero is empty. */
+enum { BOX_CPU_GROUPS = 16 }; /* an agent keeps 2 for later; the rest are of commands at once */
+typedef struct box_cpu_groups {
+    uint64_t newest; /* the highest number seen: a higher one has had no command */
+    struct {
+        uint64_t group; /* 0 = free */
+        uint64_t cpu_ns;
+    } all[BOX_CPU_GROUPS];
+} box_cpu_groups;
+
+/* What a group has taken (total_ns) since its last command. False: that is not known any more. */
+bool box_cpu_since(box_cpu_groups *g, uint64_t group, uint64_t total_ns, uint64_t *out_ns);
+/* CPU time of the command that has ended in that group (x_fd: S/box/x; -1 = none). False: not
+ * known. */
+bool box_cgroup_cpu_ns(box_cpu_groups *g, int x_fd, uint64_t group, uint64_t *out_ns);
 /* The file below dirfd that counts kills for memory; it can be read again and again. -1 when there
  * is none. version: of the control groups, 1 or 2. */
 int box_cgroup_open_memory(int dirfd, uint32_t version);

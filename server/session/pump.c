@@ -128,7 +128,7 @@ bool box_pump_drain(box_pump *p)
     if (!p->open)
         return true;
     p->draining = true;
-    p->left = sizeof first;
+    p->left = SIZE_MAX; /* not known yet */
     /* Usually that is all, and the end of the pipe is seen with it. */
     if (!p->events->may_read(p->arg) || read_into(p, first, sizeof first)) {
         if (ioctl(p->fd, FIONREAD, &bytes) < 0)

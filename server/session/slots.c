@@ -222,6 +222,16 @@ static void send_wanted(box_exec *e)
     e->signals_wanted = 0;
 }
 
+static void runs(box_exec *e, int32_t pid)
+{
+    e->home = BOX_HOME_RUNNING;
+    e->result.pid = pid;
+    e->result.started_wall_ns = e->session->all->wall_ns();
+    tell_counts(e->session, true);
+    send_wanted(e);
+    box_loop_post(e->loop, box_exec_began, box_exec_ref(e));
+}
+
 static void on_started(void *arg, uint64_t id, const box_agent_started *started)
 {
     box_session *s = arg;
@@ -242,12 +252,7 @@ static void on_started(void *arg, uint64_t id, const box_agent_started *started)
         box_sandbox_exec_gone(s);
         return;
     }
-    e->home = BOX_HOME_RUNNING;
-    e->result.pid = started->pid;
-    e->result.started_wall_ns = s->all->wall_ns();
-    tell_counts(s, true);
-    send_wanted(e);
-    box_loop_post(e->loop, box_exec_began, box_exec_ref(e));
+    runs(e, started->pid);
 }
 
 static void on_exited(void *arg, uint64_t id, const box_agent_exit *exit)
@@ -258,17 +263,19 @@ static void on_exited(void *arg, uint64_t id, const box_agent_exit *exit)
         return;
     }
     box_exec *e = find_running(s, id);
-    if (e == NULL || e->home != BOX_HOME_RUNNING) {
+    if (e == NULL) {
         box_sandbox_lost(s, "its agent ended what does not run", BOX_STOP_BROKEN);
         return;
     }
+    if (e->home == BOX_HOME_STARTING)
+        runs(e, exit->pid);
     box_exec_result *r = &e->result;
     r->exit = *exit;
     r->stopped = s->ending;
     uint64_t now = box_cgroup_oom_kills(s->memory_fd);
     r->oom_kills = now > e->oom_before ? now - e->oom_before : 0;
     r->pids_hit = box_cgroup_pids_refused(s->pids_fd) > e->refused_before;
-    r->has_cgroup_cpu = box_cgroup_cpu_ns(s->cgroup_fd, id, &r->cgroup_cpu_ns);
+    r->has_cgroup_cpu = box_cgroup_cpu_ns(&s->cpu, s->cgroup_fd, exit->group, &r->cgroup_cpu_ns);
     box_agent_ack(s->agent, id);
     over(e, BOX_FATE_EXITED, NULL);
     box_slots_run(s);

@@ -12,6 +12,7 @@
 #include "base/map.h"
 #include "loop/lock.h"
 #include "session/agent.h"
+#include "session/cgroup.h"
 #include "session/idem.h"
 #include "session/ledger.h"
 #include "session/machine.h"
@@ -154,6 +155,7 @@ struct box_session {
     /* of the home loop */
     box_agent *agent;
     int cgroup_fd;             /* S/box/x; -1 when there is none */
+    box_cpu_groups cpu;        /* of the directories in it */
     int memory_fd;             /* box_cgroup_open_memory */
     int pids_fd;               /* box_cgroup_open_pids */
     int channel_fd;            /* of a sandbox of the pool until it is started; else -1 */

@@ -130,6 +130,13 @@ void sandbox_acknowledge(sandbox *s, uint64_t id)
 
 box_agent_started sandbox_wait_started(sandbox *s, uint64_t id)
 {
+    box_time end = box_now() + WAIT_MS * BOX_MS;
+    while (find(s, BOX_AGENT_STARTED, id) == s->n_events && box_now() < end) {
+        size_t exit = find(s, BOX_AGENT_EXIT, id);
+        if (exit < s->n_events) /* it says both */
+            return (box_agent_started){.pid = s->events[exit].packet.body.exit.pid};
+        (void)receive(s, 100);
+    }
     return take(s, BOX_AGENT_STARTED, id).body.started;
 }
 

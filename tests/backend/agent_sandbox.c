@@ -449,6 +449,19 @@ int sandbox_command_dirs(const sandbox *s)
     return count;
 }
 
+bool sandbox_is_idle(const sandbox *s)
+{
+    enum { TIMES = 5 }; /* so often in a row: one may go while another comes */
+    int wanted = s->v2.root[0] == '\0' ? 2 : 3;
+    int times = 0;
+    box_time end = box_now() + 5 * BOX_SECOND;
+    while (times < TIMES && box_now() < end) {
+        times = sandbox_processes(s) == wanted ? times + 1 : 0;
+        (void)poll(NULL, 0, 5);
+    }
+    return times == TIMES;
+}
+
 bool sandbox_dirs_below(const sandbox *s, int below)
 {
     box_time end = box_now() + 5 * BOX_SECOND;

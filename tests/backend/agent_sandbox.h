@@ -39,8 +39,11 @@ sandbox_mode sandbox_mode_of(const sandbox *s);
 pid_t sandbox_find(const sandbox *s, const char *comm);
 /* Directories in S/box/x; -1 without cgroup2. */
 int sandbox_command_dirs(const sandbox *s);
-/* Processes in the pid namespace, PID 1 and zygote included. */
+/* Processes in the pid namespace. */
 int sandbox_processes(const sandbox *s);
+/* true when, within 5 s, only those are left that are always there: PID 1, the zygote and, with
+ * cgroup2, its child that waits for the next command. */
+bool sandbox_is_idle(const sandbox *s);
 bool sandbox_pids_limited(const sandbox *s);
 /* Waits for PID 1's end; its wait status, or -1 after timeout_ms. */
 int sandbox_wait(sandbox *s, int timeout_ms);

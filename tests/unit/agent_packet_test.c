@@ -256,19 +256,20 @@ static void an_exit_that_contradicts_itself_is_refused(void **state)
 {
     (void)state;
     const box_agent_exit bad[] = {
-        {.exit_code = 256},
-        {.exit_code = -1},
-        {.exit_code = 0, .signal = 9},
-        {.exit_code = -1, .signal = 65},
-        {.cause = 6},
-        {.flags = 16},
-        {.reserved = 1},
+        {.pid = 7, .exit_code = 256},
+        {.pid = 7, .exit_code = -1},
+        {.pid = 7, .exit_code = 0, .signal = 9},
+        {.pid = 7, .exit_code = -1, .signal = 65},
+        {.pid = 7, .cause = 6},
+        {.pid = 7, .flags = 16},
+        {.pid = 0},
     };
     for (size_t i = 0; i < BOX_COUNT(bad); i++) {
         raw r = packet_of(BOX_AGENT_EXIT, 1, &bad[i], sizeof bad[i], NULL, 0);
         assert_refused(&r, 0, BOX_AGENT_FROM_AGENT);
     }
-    box_agent_exit good = {.exit_code = -1, .signal = SIGKILL, .cause = BOX_CAUSE_TIMEOUT};
+    box_agent_exit good = {
+        .pid = 7, .exit_code = -1, .signal = SIGKILL, .cause = BOX_CAUSE_TIMEOUT};
     raw r = packet_of(BOX_AGENT_EXIT, 1, &good, sizeof good, NULL, 0);
     box_agent_packet p;
     box_error err;

@@ -104,6 +104,7 @@ void fake_program_exit(fake_sandbox *s, fake_program *p, int exit_code, int sign
                         .signal = signo,
                         .cause = cause,
                         .leftovers = leftovers,
+                        .pid = 7,
                         .flags = kills && leftovers > 0 ? BOX_EXIT_LEFTOVERS_KILLED : 0,
                         .wall_ns = 1000,
                         .cpu_ns = 500,
@@ -162,6 +163,12 @@ static void run(fake_warden *w, fake_sandbox *s, fake_program *p)
         send_agent(s, BOX_AGENT_STARTED, id, &started);
         return;
     }
+    if (strcmp(name, "brief") == 0) { /* over before STARTED was sent */
+        for (long n = strtol(p->argv[2], NULL, 10); n > 0; n--)
+            say(p, 1, p->argv[1]);
+        fake_program_exit(s, p, 3, 0, BOX_CAUSE_NONE, 0);
+        return;
+    }
     send_agent(s, BOX_AGENT_STARTED, p->id, &started);
     for (int i = 0; i < 3; i++) {
         box_error err;
@@ -195,7 +202,7 @@ static void run(fake_warden *w, fake_sandbox *s, fake_program *p)
         write_refused(w, 3);
         fake_program_exit(s, p, 0, 0, BOX_CAUSE_NONE, 0);
     } else if (strcmp(name, "fills") == 0) {
-        box_agent_exit e = {.exit_code = 1, .flags = BOX_EXIT_WORKSPACE_FULL};
+        box_agent_exit e = {.exit_code = 1, .pid = 7, .flags = BOX_EXIT_WORKSPACE_FULL};
         uint64_t id = p->id;
         drop_program(p);
         send_agent(s, BOX_AGENT_EXIT, id, &e);

@@ -49,6 +49,37 @@ static void exit_code_and_standard_error_are_told(void **state)
     assert_int_equal(fake_warden_only(&r->warden)->acks, 2);
 }
 
+static void an_exit_without_a_started_says_both(void **state)
+{
+    rig *r = *state;
+    for (int i = 0; i < 3; i++) {
+        outcome o = {0};
+        rig_exec(r, &o, "s", "brief word 1");
+        assert_true(o.done && o.started);
+        assert_int_equal(o.verdict.status, BOX_VERDICT_COMPLETED);
+        assert_int_equal(o.verdict.exit_code, 3);
+        assert_string_equal(o.out, "word");
+        outcome_free(&o);
+    }
+    assert_int_equal(fake_warden_only(&r->warden)->acks, 3);
+}
+
+static void what_a_brief_command_leaves_in_its_pipe_comes_whole(void **state)
+{
+    rig *r = *state;
+    static const size_t sizes[] = {1, 4095, 4096, 4097, 8192, 60000};
+    for (size_t i = 0; i < BOX_COUNT(sizes); i++) {
+        char words[64];
+        outcome o = {0};
+        (void)snprintf(words, sizeof words, "brief x %zu", sizes[i]);
+        rig_exec(r, &o, "s", words);
+        assert_int_equal(o.verdict.exit_code, 3);
+        assert_int_equal(o.out_len, sizes[i]);
+        assert_int_equal(strspn(o.out, "x"), sizes[i]);
+        outcome_free(&o);
+    }
+}
+
 static void a_program_that_is_not_there_is_an_error_and_no_verdict(void **state)
 {
     rig *r = *state;
@@ -719,7 +750,7 @@ static void an_exit_nobody_asked_for_breaks_the_session(void **state)
     rig *r = *state;
     outcome o = {0};
     rig_exec(r, &o, "s", "hang");
-    box_agent_exit e = {.exit_code = 0};
+    box_agent_exit e = {.exit_code = 0, .pid = 7};
     box_error err;
     assert_int_equal(
         box_agent_send(fake_warden_only(&r->warden)->fd, BOX_AGENT_EXIT, 4711, &e, &err), 0);
@@ -860,6 +891,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(a_one_off_command_gives_its_output_and_code_and_leaves_nothing),
         TEST(exit_code_and_standard_error_are_told),
+        TEST(an_exit_without_a_started_says_both),
+        TEST(what_a_brief_command_leaves_in_its_pipe_comes_whole),
         TEST(a_program_that_is_not_there_is_an_error_and_no_verdict),
         TEST(an_invalid_command_makes_no_session),
         TEST(environment_and_directory_reach_the_program),

@@ -555,7 +555,28 @@ static void keyed_files_are_read_line_by_line(void **state)
     assert_false(box_cgroup_find("", "oom_kill", &n));
     assert_false(box_cgroup_find("oom_kill 99999999999999999999999\n", "oom_kill", &n));
     assert_int_equal(box_cgroup_oom_kills(-1), 0);
-    assert_false(box_cgroup_cpu_ns(-1, 1, &n));
+    box_cpu_groups g = {0};
+    assert_false(box_cgroup_cpu_ns(&g, -1, 1, &n));
+}
+
+static void a_group_is_charged_to_each_of_its_commands_in_turn(void **state)
+{
+    (void)state;
+    box_cpu_groups g = {0};
+    uint64_t n;
+    assert_true(box_cpu_since(&g, 1, 500, &n));
+    assert_int_equal(n, 500);
+    assert_true(box_cpu_since(&g, 2, 70, &n));
+    assert_int_equal(n, 70);
+    assert_true(box_cpu_since(&g, 1, 800, &n));
+    assert_int_equal(n, 300);
+    assert_true(box_cpu_since(&g, 1, 800, &n));
+    assert_int_equal(n, 0);
+    for (uint64_t group = 3; group < 3 + BOX_CPU_GROUPS; group++)
+        assert_true(box_cpu_since(&g, group, 1000, &n));
+    assert_false(box_cpu_since(&g, 1, 900, &n)); /* forgotten: the agent's word counts */
+    assert_true(box_cpu_since(&g, 1, 950, &n));  /* from now on it is known again */
+    assert_int_equal(n, 50);
 }
 
 int main(void)
@@ -583,6 +604,7 @@ int main(void)
         cmocka_unit_test(a_key_is_remembered_and_forgotten),
         cmocka_unit_test(a_tenant_cannot_fill_the_table_of_keys),
         cmocka_unit_test(keyed_files_are_read_line_by_line),
+        cmocka_unit_test(a_group_is_charged_to_each_of_its_commands_in_turn),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
