@@ -94,6 +94,7 @@ typedef struct tool_call {
     const box_tool *tool;
     box_tool_run *run; /* NULL before it started and once it is over */
     char call_id[BOX_MAX_CALL_ID_BYTES + 1];
+    char session_id[BOX_MAX_ID_BYTES + 1];
 } tool_call;
 
 static void call_ended(box_call *call, void *arg, const box_error *why)
@@ -147,6 +148,7 @@ static void answer(const tool_call *c, const box_tool_result *r)
     BOX_AUTO(box_freep) char *json = box_json_print(r->json);
     m.tool = text(c->tool->name);
     m.call_id = text(c->call_id);
+    m.session_id = text(c->session_id);        /* of one that is used; a made one says so itself */
     m.status = (Box__V1__ToolStatus)r->status; /* the same numbers: asserted in the test */
     m.result_json = json;
     m.output = text(r->output);
@@ -283,6 +285,7 @@ static int start(tool_call *c, const Box__V1__CallToolRequest *r, const box_iden
     if (check_choice(box, c->tool, &request, &request.default_timeout_ns, err) < 0)
         return -1;
     (void)snprintf(c->call_id, sizeof c->call_id, "%s", r->call_id);
+    (void)snprintf(c->session_id, sizeof c->session_id, "%s", r->session_id);
     if (r->idempotency_key[0] != '\0')
         box_convert_digest(&r->base, digest);
     request.arguments = arguments;

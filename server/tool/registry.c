@@ -83,7 +83,9 @@ static const box_tool *own(size_t i)
     const struct {
         const box_tool *tools;
         size_t n;
-    } sets[] = {{box_command_tools, box_n_command_tools}};
+    } sets[] = {{box_command_tools, box_n_command_tools},
+                {box_file_tools, box_n_file_tools},
+                {&box_file_operation, 1}};
     for (size_t s = 0; s < BOX_COUNT(sets); s++) {
         if (i < sets[s].n)
             return &sets[s].tools[i];

@@ -1,6 +1,7 @@
 """What stands between a model and the real server: session ids of an agent's calls, guidance, the ring of
 errors, tools."""
 
+import base64
 import json
 import threading
 
@@ -177,7 +178,8 @@ class Listing(Tools):
 
     def test_definitions_are_those_of_function_calling(self):
         tools = self.tools()
-        self.assertLessEqual({"exec", "python_executor", "shell_executor"}, set(tools))
+        self.assertEqual(set(tools), {"exec", "read", "write", "edit", "glob", "grep", "python_executor",
+                                      "shell_executor", "file_operation"})
         self.assertEqual(list(tools), sorted(tools))
         for name, tool in tools.items():
             definition = json.loads(tool.definition_json)
@@ -528,6 +530,246 @@ class Executors(Tools):
         result = json.loads(self.client.tools.CallTool(request).result_json)
         self.assertEqual((result["status"], result["output"], result["error"]),
                          ("timeout", "x\n", "killed after 1 s (timeout)"))
+
+
+
+class Files(Tools):
+    """The tools on files, with the shapes of the reference and none of its bugs (known-bugs.md E6 to E16)."""
+
+    def setUp(self):
+        super().setUp()
+        self.client.create(self.sid)
+
+    def put(self, path, data):
+        """A file with exactly these bytes."""
+        self.client.run(f"mkdir -p $(dirname {path}); cat >{path}", self.sid, stdin=data)
+
+    def bytes_of(self, path):
+        return self.client.run(["cat", path], self.sid).stdout_data
+
+    def test_write_read_edit(self):
+        answer, result = self.call("write", path="a/b.txt", content="one\ntwo\n")
+        self.assertEqual(result, {"ok": True, "path": "/workspace/a/b.txt", "created": True,
+                                  "size_bytes": 8})
+        self.assertEqual((answer.status, answer.session_id, answer.session_created),
+                         (self.p.TOOL_STATUS_SUCCESS, self.sid, False))
+        self.assertFalse(self.call("write", path="a/b.txt", content="three\n", mode="append")[1]["created"])
+        answer, result = self.call("read", path="/workspace/a/b.txt")
+        self.assertEqual({k: result[k] for k in ("ok", "content", "truncated", "truncated_by",
+                                                 "start_line", "end_line", "next_offset", "total_lines")},
+                         {"ok": True, "content": "one\ntwo\nthree", "truncated": False,
+                          "truncated_by": None, "start_line": 1, "end_line": 3, "next_offset": None,
+                          "total_lines": 3})
+        self.assertEqual(answer.output, "one\ntwo\nthree")
+        answer, result = self.call("edit", path="a/b.txt", old_string="two", new_string="2")
+        self.assertEqual((result["ok"], result["path"], result["replacements"]),
+                         (True, "/workspace/a/b.txt", 1))
+        self.assertIn("-two\n+2\n", result["diff"])
+        self.assertEqual(answer.output, result["diff"])
+        self.assertEqual(self.bytes_of("a/b.txt"), b"one\n2\nthree\n")
+
+    def test_windows(self):
+        self.put("many", b"".join(b"%d\n" % i for i in range(1, 5001)))
+        answer, result = self.call("read", path="many")
+        self.assertEqual((result["end_line"], result["next_offset"], result["truncated_by"]),
+                         (2000, 2001, "lines"))
+        self.assertTrue(answer.output.endswith("[lines 1 to 2000; go on with offset 2001]"))
+        _, result = self.call("read", path="many", offset=4999, limit=10)
+        self.assertEqual((result["content"], result["next_offset"]), ("4999\n5000", None))
+
+    def test_large_content_is_not_cut_to_what_a_command_is(self):
+        """E16."""
+        self.put("wide", b"x" * 49 + b"\n" + b"y" * 40000 + b"\n")
+        answer, result = self.call("read", path="wide")
+        self.assertEqual(len(result["content"]), 40050)
+        self.assertEqual(answer.output, result["content"])
+
+    def test_a_long_line_is_read_on_and_ends(self):
+        """E8: next_offset was the same line for ever."""
+        data = b"z" * 130000 + b"\nend\n"
+        self.put("long", data)
+        got, arguments = "", {"path": "long"}
+        for _ in range(10):
+            _, result = self.call("read", **arguments)
+            got += result["content"]
+            if result["next_byte_offset"] is None:
+                break
+            arguments = {"path": "long", "byte_offset": result["next_byte_offset"]}
+        self.assertEqual(got.replace("\n", ""), "z" * 130000 + "end")
+
+    def test_past_the_end_says_so(self):
+        """E9."""
+        self.put("short", b"1\n2\n3\n")
+        answer, result = self.call("read", path="short", offset=999)
+        self.assertEqual((result["content"], result["past_end"], result["total_lines"]), ("", True, 3))
+        self.assertEqual(answer.output, "[past the end: the file has 3 lines]")
+
+    def test_binary_says_so_and_base64_is_exact(self):
+        """E10."""
+        data = bytes(range(256)) * 300
+        self.put("bin", data)
+        answer, result = self.call("read", path="bin")
+        self.assertTrue(result["binary"])
+        self.assertIn("looks like no text", answer.output)
+        got, offset = b"", 0
+        while offset is not None:
+            _, result = self.call("read", path="bin", encoding="base64", byte_offset=offset)
+            part = base64.b64decode(result["content"])
+            self.assertEqual((result["byte_offset"], result["length"], result["size_bytes"]),
+                             (offset, len(part), len(data)))
+            self.assertEqual(result["has_more"], result["next_byte_offset"] is not None)
+            got, offset = got + part, result["next_byte_offset"]
+        self.assertEqual(got, data)
+        self.call("write", path="copy", content=base64.b64encode(data).decode(), encoding="base64")
+        self.assertEqual(self.bytes_of("copy"), data)
+
+    def test_a_directory(self):
+        self.put("d/one", b"")
+        self.put("d/.two", b"")
+        _, result = self.call("read", path="d")
+        self.assertEqual((result["is_directory"], result["content"], result["total"]),
+                         (True, ".two\none", 2))
+
+    def test_what_the_file_is_the_reason_of_is_an_answer(self):
+        """E15: ok:false for all of them, never an error of the call."""
+        self.put("twice", b"a a")
+        self.client.run("mkdir sub; ln -s /etc/shadow secret", self.sid)
+        for tool, arguments in (("read", {"path": "none"}), ("read", {"path": "/etc/shadow"}),
+                                ("read", {"path": "secret"}), ("write", {"path": "/usr/x", "content": ""}),
+                                ("write", {"path": "sub", "content": ""}),
+                                ("edit", {"path": "none", "old_string": "a", "new_string": "b"}),
+                                ("edit", {"path": "twice", "old_string": "a", "new_string": "b"}),
+                                ("edit", {"path": "twice", "old_string": "b", "new_string": "c"}),
+                                ("glob", {"pattern": "*", "path": "twice"}),
+                                ("grep", {"pattern": "(", "path": "."}),
+                                ("grep", {"pattern": "a", "path": "none"})):
+            answer, result = self.call(tool, **arguments)
+            self.assertEqual((result["ok"], answer.status), (False, self.p.TOOL_STATUS_ERROR),
+                             (tool, arguments))
+            self.assertEqual(result["error"], answer.error)
+            self.assertTrue(answer.error)
+        self.assertEqual(self.bytes_of("twice"), b"a a")
+
+    def test_edit_touches_nothing_else(self):
+        """E6, E7."""
+        self.put("latin", b"caf\xe9\r\nx = 1\r\n\xff\x00")
+        _, result = self.call("edit", path="latin", old_string="x = 1", new_string="x = 2")
+        self.assertTrue(result["ok"])
+        self.assertEqual(self.bytes_of("latin"), b"caf\xe9\r\nx = 2\r\n\xff\x00")
+        _, result = self.call("edit", path="latin", new_string="y = 3\n",  # as read shows it
+                              old_string="x = 2\n")
+        self.assertTrue(result["ok"], result)
+        self.assertEqual(self.bytes_of("latin"), b"caf\xe9\r\ny = 3\r\n\xff\x00")
+        self.put("all", b"a b a")
+        _, result = self.call("edit", path="all", old_string="a", new_string="c", replace_all=True)
+        self.assertEqual((result["replacements"], self.bytes_of("all")), (2, b"c b c"))
+
+    def test_glob_is_newest_first_and_goes_as_deep_as_it_says(self):
+        """E13."""
+        self.client.run("mkdir -p src/deep .git; touch -d 2020-01-01 src/a.py; touch -d 2021-01-01 "
+                        "src/deep/b.py; touch -d 2022-01-01 c.py; touch .git/d.py", self.sid)
+        answer, result = self.call("glob", pattern="**/*.py")
+        self.assertEqual(result["matches"], ["/workspace/c.py", "/workspace/src/deep/b.py",
+                                             "/workspace/src/a.py"])
+        self.assertEqual((result["total"], result["truncated"], result["truncated_by"]), (3, False, None))
+        self.assertEqual(answer.output, "".join(m + "\n" for m in result["matches"]))
+        self.assertEqual(self.call("glob", pattern="src/*.py")[1]["matches"], ["/workspace/src/a.py"])
+        self.assertEqual(self.call("glob", pattern="*.py", path="src/deep")[1]["matches"],
+                         ["/workspace/src/deep/b.py"])
+        self.client.run("for i in $(seq 150); do touch m$i; done", self.sid)
+        answer, result = self.call("glob", pattern="m*")
+        self.assertEqual((len(result["matches"]), result["truncated"]), (100, True))
+        self.assertIn("[more than this: cut by matches]", answer.output)
+
+    def test_grep_is_sorted_and_says_what_is_missing(self):
+        """E12."""
+        self.client.run("mkdir -p b/.git; echo 'x one  ' >b/z.txt; echo 'x two' >b/a.txt; echo x >b/.git/c; "
+                        "printf 'x\\0' >b/bin; echo x >b/n.md", self.sid)
+        answer, result = self.call("grep", pattern="^x t?w?o", path="b", include="*.txt")
+        self.assertEqual(result["matches"], [
+            {"file": "/workspace/b/a.txt", "line": 1, "content": "x two"},
+            {"file": "/workspace/b/z.txt", "line": 1, "content": "x one"}])
+        self.assertEqual((result["ok"], result["total"], result["truncated"]), (True, 2, False))
+        self.assertEqual(answer.output, "/workspace/b/a.txt:1:x two\n/workspace/b/z.txt:1:x one\n")
+        files = [m["file"] for m in self.call("grep", pattern="x")[1]["matches"]]
+        self.assertEqual(files, [f"/workspace/b/{n}" for n in ("a.txt", "n.md", "z.txt")])
+        self.put("lines", b"hit\n" * 300 + b"h" * 1000 + b"it\n")
+        _, result = self.call("grep", pattern="hit", path="lines")
+        self.assertEqual((len(result["matches"]), result["truncated"], result["truncated_by"]),
+                         (200, True, "matches"))
+        _, result = self.call("grep", pattern="hhhh", path="lines")
+        self.assertTrue(result["matches"][0]["content"].endswith("... [truncated]"))
+
+    def test_they_need_a_session(self):
+        for sid in ("", "none"):
+            code = "VALIDATION" if sid == "" else "SESSION_NOT_FOUND"
+            status = StatusCode.INVALID_ARGUMENT if sid == "" else StatusCode.NOT_FOUND
+            self.fails(status, code, lambda s=sid: self.call("read", s, path="x"))
+        request = self.request("read", path="x")
+        request.spec.pids_limit = 5
+        self.fails(StatusCode.INVALID_ARGUMENT, "VALIDATION", lambda: self.client.tools.CallTool(request))
+
+    def test_arguments_are_named(self):
+        for tool, arguments, field in (("read", {"path": ""}, "path"), ("read", {}, "path"),
+                                       ("read", {"path": "x", "limit": 10001}, "limit"),
+                                       ("read", {"path": "x", "max_bytes": 51201}, "max_bytes"),
+                                       ("read", {"path": "x", "offset": 1, "byte_offset": 1}, "byte_offset"),
+                                       ("read", {"path": "x", "encoding": "hex"}, "encoding"),
+                                       ("write", {"path": "x"}, "content"),
+                                       ("write", {"path": "x", "content": "%", "encoding": "base64"}, "content"),
+                                       ("edit", {"path": "x", "old_string": "", "new_string": ""}, "old_string"),
+                                       ("grep", {"pattern": "x" * 1025}, "pattern"),
+                                       ("file_operation", {"operation": "chmod", "file_path": "x"}, "operation"),
+                                       ("file_operation", {"operation": "write", "file_path": "x"}, "content"),
+                                       ("file_operation", {"operation": "read", "file_path": "x",
+                                                           "content": "y"}, "content")):
+            failure = self.fails(StatusCode.INVALID_ARGUMENT, "VALIDATION",
+                                 lambda t=tool, a=arguments: self.call(t, **a))
+            self.assertIn(f"arguments.{field}", failure.violations, (tool, arguments))
+
+    def test_scopes(self):
+        reads = self.tenant("reading", "tool.call", "file.read", "session.read", "session.write")
+        reads.create("own")
+        self.assertEqual({t.name for t in reads.tools.ListTools(self.p.ListToolsRequest()).tools},
+                         {"read", "glob", "grep"})
+        self.assertEqual(self.call("glob", "own", client=reads, pattern="*")[1]["matches"], [])
+        self.fails(StatusCode.PERMISSION_DENIED, "PERMISSION",
+                   lambda: self.call("write", "own", client=reads, path="x", content=""))
+
+
+class FileOperation(Tools):
+    """enclave.md, and known-bugs.md H15: any name, only what the user may touch."""
+
+    def setUp(self):
+        super().setUp()
+        self.client.create(self.sid)
+
+    def operate(self, operation, path, **arguments):
+        return self.call("file_operation", operation=operation, file_path=path, **arguments)[1]
+
+    def test_all_operations(self):
+        name = "d/a \"b'$x"
+        self.assertEqual(self.operate("exists", name), {
+            "tool_name": "file_operation", "status": "success", "output": "does not exist",
+            "error": None})
+        self.assertEqual(self.operate("create", name)["status"], "success")
+        self.assertEqual(self.operate("read", name)["output"], "")
+        self.operate("write", name, content="hé\n")
+        self.assertEqual(self.operate("read", name, encoding="utf-8")["output"], "hé\n")
+        self.assertEqual(self.operate("exists", name)["output"], "exists")
+        self.assertRegex(self.operate("list", "d")["output"],
+                         r"^- +4 \d{4}-\d\d-\d\dT\S+Z /workspace/d/a \"b'\$x\n$")
+        self.assertEqual(self.operate("delete", "d")["status"], "success")
+        self.assertEqual(self.operate("exists", "d")["output"], "does not exist")
+
+    def test_what_cannot_be_done(self):
+        for operation, path in (("read", "none"), ("delete", "none"), ("list", "none"),
+                                ("delete", "/"), ("delete", "/usr"), ("write", "/etc/x")):
+            arguments = {"content": "x"} if operation == "write" else {}
+            result = self.operate(operation, path, **arguments)
+            self.assertEqual(result["status"], "error", (operation, path))
+            self.assertTrue(result["error"])
+        self.assertEqual(self.client.out(["echo", "alive"], self.sid), "alive")
 
 
 if __name__ == "__main__":

@@ -73,6 +73,20 @@ test('tools are called in one session, which goes with the client', async () => 
   await until(() => sessions().length === 0, 'the session is gone');
 });
 
+test('files', async () => {
+  const client = await connect();
+  const wrote = await call(client, 'write', { path: 'a/b.txt', content: 'one\ntwo\n' }); // makes the session too
+  assert.deepStrictEqual([wrote.isError, wrote.structuredContent.path], [false, '/workspace/a/b.txt']);
+  assert.strictEqual(text(await call(client, 'read', { path: 'a/b.txt' })), 'one\ntwo');
+  assert.match(text(await call(client, 'edit', { path: 'a/b.txt', old_string: 'two', new_string: '2' })), /-two\n\+2/);
+  assert.strictEqual(text(await call(client, 'grep', { pattern: '2', include: '*.txt' })), '/workspace/a/b.txt:2:2\n');
+  assert.strictEqual(text(await call(client, 'glob', { pattern: '**/*.txt' })), '/workspace/a/b.txt\n');
+  const missing = await call(client, 'read', { path: 'none' });
+  assert.deepStrictEqual([missing.isError, missing.structuredContent.ok], [true, false]);
+  const { tools } = await client.listTools();
+  assert.deepStrictEqual(tools.filter((t) => t.annotations.readOnlyHint).map((t) => t.name), ['glob', 'grep', 'read']);
+});
+
 test('a session that is named stays', async () => {
   const client = await connect('--session', 'mine');
   await call(client, 'shell_executor', { command: 'echo 1 >file' });
