@@ -175,13 +175,14 @@
 /* One read from a connection, one piece taken from HTTP/2 to be sent, and how much one connection
  * may send before others get their turn. */
 #define BOX_READ_BYTES (64 * 1024)
-/* One read from a peer that nobody knows yet, or that costs much. A TLS record has up to 16 KiB,
- * and as many small frames take a loop half a millisecond, for which everybody else would wait:
- * HTTP/2 gets pieces of the first size until the second has passed, the rest in the loop's next
- * turns. */
+/* One read from a peer that costs much, or that nobody knows yet, for its first BOX_STRANGER_BYTES.
+ * A TLS record has up to 16 KiB, and as many small frames take a loop half a millisecond, for which
+ * everybody else would wait: of such peers HTTP/2 gets BOX_PIECE_BYTES at a time until BOX_PIECE_US
+ * have passed, the rest in the loop's next turns. */
 #define BOX_SMALL_READ_BYTES (4 * 1024)
 #define BOX_PIECE_BYTES      256
 #define BOX_PIECE_US         50
+#define BOX_STRANGER_BYTES   (16 * 1024)
 #define BOX_SEND_BYTES       (64 * 1024)
 #define BOX_FLUSH_BYTES      (256 * 1024)
 /* What is still read from a peer that takes nothing: more than flow control lets a good one send.

@@ -175,10 +175,10 @@ static void feed_h2(connection *c, const uint8_t *data, size_t len)
     box_connection_want_sweep(c);
 }
 
-/* Of a peer that nobody knows, or that costs much, little at a time. */
+/* Of a peer that is new and nobody knows, or that costs much, little at a time. */
 static bool is_suspect(const connection *c)
 {
-    return box_connection_is_stranger(c) ||
+    return (c->received < BOX_STRANGER_BYTES && box_connection_is_stranger(c)) ||
            (c->rpc != NULL && box_h2_is_costly(box_rpc_connection_h2(c->rpc)));
 }
 
@@ -198,8 +198,9 @@ static size_t feed_piece(connection *c, const uint8_t *data, size_t len)
     size_t at = 0;
     do {
         size_t n = len - at;
-        if (is_suspect(c) && n > BOX_PIECE_BYTES)
-            n = BOX_PIECE_BYTES;
+        size_t max = is_suspect(c) ? BOX_PIECE_BYTES : BOX_SMALL_READ_BYTES;
+        if (n > max)
+            n = max;
         feed_h2(c, data + at, n);
         at += n;
     } while (at < len && (!is_suspect(c) || box_now() < end));
