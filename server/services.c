@@ -2,13 +2,13 @@
 #include <assert.h>
 
 #include "box/v1/image.box.h"
-#include "box/v1/process.box.h"
 #include "box/v1/skill.box.h"
 #include "box_rpc_descriptor_set.h"
 #include "box_v1_descriptor_set.h"
 #include "boxd.h"
 #include "service/exec.h"
 #include "service/file.h"
+#include "service/process.h"
 #include "service/session.h"
 #include "service/tool.h"
 #include "warden/protocol.h"
@@ -136,7 +136,7 @@ int boxd_open_services(boxd *b, box_error *err)
     add_service(b, box_control_service(b->control));
     add_service(b, box_session_service(b->sessions));
     add_service(b, box_exec_service(b->sessions));
-    add_unbuilt(b, &box_v1_process_service);
+    add_service(b, box_process_service(b->sessions));
     add_service(b, box_file_service(b->sessions));
     add_unbuilt(b, &box_v1_skill_service);
     add_service(b, box_tool_service(&b->toolbox));

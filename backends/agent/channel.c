@@ -62,6 +62,7 @@ void box_channel_accept(box_agent *a)
         .version = BOX_AGENT_VERSION,
         .features = a->reapers ? BOX_AGENT_HAS_REAPERS : BOX_AGENT_HAS_CGROUPS,
         .running = box_commands_open(&a->table),
+        .processes = box_managed_told(a),
     };
     a->conn = box_take_fd(&fd);
     a->hello_by = box_time_add(a->now, BOX_BOXD_HELLO_SECONDS * BOX_SECOND);

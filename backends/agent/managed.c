@@ -365,6 +365,19 @@ bool box_managed_signal(box_agent *a, uint64_t id, const box_agent_signal *signa
 
 /* --- telling boxd ----------------------------------------------------------------------------- */
 
+static bool is_told(const box_managed *m)
+{
+    return !m->never_ran || m->report.state == BOX_MANAGED_FAILED;
+}
+
+uint32_t box_managed_told(const box_agent *a)
+{
+    uint32_t n = 0;
+    for (box_managed *m = NULL; (m = box_processes_after(&a->processes, m)) != NULL;)
+        n += is_told(m);
+    return n;
+}
+
 void box_managed_greet(box_agent *a)
 {
     for (box_managed *m = NULL; (m = box_processes_after(&a->processes, m)) != NULL;) {
@@ -399,7 +412,7 @@ static bool report(box_agent *a, box_managed *m)
 static bool tell_one(box_agent *a, box_managed *m)
 {
     bool failed = m->report.state == BOX_MANAGED_FAILED;
-    if (m->never_ran && !failed)
+    if (!is_told(m))
         return true; /* boxd waits for how its start goes */
     if (m->introduce_due && !failed && !introduce(a, m))
         return false;

@@ -249,7 +249,7 @@ static int check_body(const uint8_t *data, size_t len, size_t n_fds, box_agent_p
         return misfit(err, "descriptors where none belong, or too few");
     switch (p->header.type) {
     case BOX_AGENT_HELLO:
-        return p->body.hello.reserved == 0 ? 0 : misfit(err, "unknown fields in HELLO");
+        return p->body.hello.processes <= BOX_MAX_PROCESSES ? 0 : misfit(err, "wrong HELLO");
     case BOX_AGENT_STARTED:
         return check_started(&p->body.started, err);
     case BOX_AGENT_SIGNAL:

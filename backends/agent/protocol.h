@@ -121,9 +121,9 @@ typedef struct box_agent_header {
 
 typedef struct box_agent_hello {
     uint32_t version;
-    uint32_t features; /* agent: BOX_AGENT_HAS_*; boxd: 0 */
-    uint32_t running;  /* agent: commands it still has, each repeated after HELLO (adoption) */
-    uint32_t reserved;
+    uint32_t features;  /* agent: BOX_AGENT_HAS_*; boxd: 0 */
+    uint32_t running;   /* agent: commands it still has, each repeated after HELLO (adoption) */
+    uint32_t processes; /* agent: the same of managed processes */
 } box_agent_hello;
 
 enum {

@@ -446,6 +446,8 @@
 #define BOX_MIN_JOURNAL_BYTES     (64 * 1024)
 #define BOX_DEFAULT_JOURNAL_BYTES (1024 * 1024)
 #define BOX_MAX_JOURNAL_BYTES     (16 * 1024 * 1024)
+/* Callers attached to one process: each keeps offsets, and what its stream has room for. */
+#define BOX_MAX_ATTACHED 256
 /* What boxd has the agent keep to show a process again: its spec, encoded. */
 #define BOX_PROCESS_RECORD_BYTES (BOX_MAX_ARGV_ENV_BYTES + 64 * 1024)
 /* Restarts: first and longest pause by default, and the run after which they are counted anew. */

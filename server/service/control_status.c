@@ -126,6 +126,7 @@ static void view_server(status_view *v, const box_control *c)
     box__v1__limits__init(&v->server_limits);
     s->active_sessions = (int32_t)stats.live;
     s->active_execs = (int32_t)stats.running_execs;
+    s->managed_processes = (int32_t)stats.running_processes;
     s->tenants = (int32_t)box_policy_tenant_count(c->config.policy);
     s->connections = (int32_t)traffic.connections;
     s->active_calls = (int32_t)traffic.calls;
@@ -159,6 +160,7 @@ int box_control_get_status(box_call *call, const Box__V1__GetStatusRequest *r, b
     m->enabled = v->settings.enabled;
     m->active_sessions = (int32_t)stats.live;
     m->active_execs = (int32_t)stats.running_execs;
+    m->managed_processes = (int32_t)stats.running_processes;
     m->session_ttl = box_times_span(&v->ttl, c->config.idle_ttl_ns);
     m->recent_error_count =
         (int32_t)box_recent_count(box_policy_recent(c->config.policy), who->tenant);

@@ -318,10 +318,9 @@ static void close_stdin(exec_call *c)
 
 static int send_signal(exec_call *c, const Box__V1__Signal *s, box_error *err)
 {
-    bool tree = s->scope == BOX__V1__SIGNAL_SCOPE__SIGNAL_SCOPE_TREE;
-    if (!tree && s->scope != BOX__V1__SIGNAL_SCOPE__SIGNAL_SCOPE_MAIN &&
-        s->scope != BOX__V1__SIGNAL_SCOPE__SIGNAL_SCOPE_UNSPECIFIED)
-        return box_violation(err, "signal.scope", "is no known value");
+    bool tree;
+    if (box_convert_scope(s, &tree, err) < 0)
+        return -1;
     return box_exec_signal(c->exec, s->number, tree, err);
 }
 

@@ -78,6 +78,15 @@ void box_command_view_done(box_command_view *v)
     v->env = NULL;
 }
 
+int box_convert_scope(const Box__V1__Signal *s, bool *tree, box_error *err)
+{
+    *tree = s->scope == BOX__V1__SIGNAL_SCOPE__SIGNAL_SCOPE_TREE;
+    if (*tree || s->scope == BOX__V1__SIGNAL_SCOPE__SIGNAL_SCOPE_MAIN ||
+        s->scope == BOX__V1__SIGNAL_SCOPE__SIGNAL_SCOPE_UNSPECIFIED)
+        return 0;
+    return box_violation(err, "signal.scope", "is no known value");
+}
+
 /* --- verdicts out ----------------------------------------------------------------------------- */
 
 static Box__V1__MeasureSource view_source(box_source s)

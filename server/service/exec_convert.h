@@ -15,6 +15,9 @@ int box_convert_command(const Box__V1__Command *message, box_command_view *out, 
     BOX_MUST_USE;
 void box_command_view_done(box_command_view *v);
 
+/* *tree: KILL to all it started; else the main process. */
+int box_convert_scope(const Box__V1__Signal *message, bool *tree, box_error *err) BOX_MUST_USE;
+
 typedef struct box_verdict_view {
     Box__V1__Verdict message;
     Box__V1__OutputReport reports[2];

@@ -4,6 +4,7 @@
 #include "base/limits.h"
 #include "box/v1/session.box.h"
 #include "service/page.h"
+#include "service/process_convert.h"
 #include "service/session_convert.h"
 #include "service/session_resolve.h"
 #include "service/session_watch.h"
@@ -84,13 +85,39 @@ static int create_session(box_call *call, const Box__V1__CreateSessionRequest *r
 
 /* --- get -------------------------------------------------------------------------------------- */
 
+static int by_id(const void *a, const void *b)
+{
+    return strcmp(((const box_process_info *)a)->id, ((const box_process_info *)b)->id);
+}
+
+/* With its processes: they are few (BOX_MAX_PROCESSES). */
 static void give_got(box_call *call, Box__V1__Session *session, const box_session_info *info)
 {
-    (void)info;
+    const box_process_filter filter = {.session_id = info->id};
+    box_process_info *found = NULL;
+    size_t n = 0;
+    bool more;
+    box_error gone; /* between the two looks: it has none then */
+    if (box_process_list(sessions_of(call), info->tenant, &filter, 0, NULL, BOX_MAX_PROCESSES,
+                         &found, &n, &more, &gone) < 0)
+        n = 0;
+    if (n > 1)
+        qsort(found, n, sizeof *found, by_id);
+    BOX_AUTO(box_freep) box_process_view *views = box_alloc_array(n + 1, sizeof *views);
+    BOX_AUTO(box_freep) Box__V1__ManagedProcess **messages = box_alloc_array(n + 1, sizeof(void *));
+    for (size_t i = 0; i < n; i++) {
+        box_view_process(&views[i], &found[i]);
+        messages[i] = &views[i].message;
+    }
     Box__V1__GetSessionResponse response;
     box__v1__get_session_response__init(&response);
     response.session = session;
+    response.processes = messages;
+    response.n_processes = n;
     box_v1_session_service_get_session_answer(call, &response);
+    for (size_t i = 0; i < n; i++)
+        box_process_view_done(&views[i]);
+    box_process_list_free(found, n);
 }
 
 static void got(void *call, const box_session_info *info, const box_session_usage *usage,

@@ -182,6 +182,7 @@ void box_view_session(box_session_view *v, const box_session_info *info)
     m->stopped_at = box_times_stamp(&v->stopped, info->stopped_wall_ns);
     m->active_execs = (int32_t)info->running_execs;
     m->queued_execs = (int32_t)info->queued_execs;
+    m->running_processes = (int32_t)info->running_processes;
     m->total_execs = (int64_t)info->total_execs;
     m->rebuilds = (int32_t)info->rebuilds;
 }

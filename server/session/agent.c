@@ -13,7 +13,8 @@
 /* A packet that waits: START, or anything the socket had no room for. */
 typedef struct packet {
     box_list link;
-    bool is_start;
+    bool is_start; /* or MANAGE: its answer comes before the next is sent */
+    bool is_manage;
     uint64_t id; /* of the START */
     box_buf bytes;
     int fds[4];
@@ -29,8 +30,10 @@ struct box_agent {
     box_timer *timer; /* HELLO, then STARTED */
     uint64_t first_id;
     bool ready;
+    uint32_t expect; /* processes of an earlier boxd that it has not told of yet */
     bool start_unanswered;
     uint64_t starting_id; /* of that START */
+    uint64_t managing; /* the process whose MANAGED ends that; 0 = STARTED does */
     bool lost;
     box_error why;
     bool protocol;
@@ -114,7 +117,7 @@ static void on_timer(void *arg)
     box_agent *a = arg;
     if (a->lost)
         a->events.lost(a->arg, &a->why, a->protocol);
-    else if (!a->ready)
+    else if (!a->ready || a->expect > 0)
         lose(a, false, "its agent did not say hello");
     else if (a->start_unanswered)
         lose(a, false, "its agent does not start a command");
@@ -131,9 +134,11 @@ static packet *next_packet(box_agent *a)
     return NULL;
 }
 
-static void expect_started(box_agent *a)
+/* managing: of a MANAGE, else 0. */
+static void expect_started(box_agent *a, uint64_t managing)
 {
     a->start_unanswered = true;
+    a->managing = managing;
     box_timer_set(a->timer,
                   box_time_add(box_loop_now(a->loop), BOX_AGENT_STARTED_SECONDS * BOX_SECOND));
 }
@@ -151,9 +156,9 @@ static void flush(box_agent *a)
             break;
         }
         if (p->is_start) {
-            a->n_awaited++;
+            a->n_awaited += !p->is_manage; /* that has no EXIT */
             a->starting_id = p->id;
-            expect_started(a);
+            expect_started(a, p->is_manage ? p->id : 0);
         }
         drop_packet(a, p);
     }
@@ -240,6 +245,34 @@ int box_agent_start_command(box_agent *a, uint64_t id, const box_program *progra
     return 0;
 }
 
+void box_agent_manage_process(box_agent *a, uint64_t id, const box_agent_manage *m, int fds[2])
+{
+    packet *p = box_alloc(sizeof *p);
+    size_t size = sizeof(box_agent_header) + sizeof *m;
+    box_agent_header header = {.type = BOX_AGENT_MANAGE, .size = (uint32_t)size, .id = id};
+    box_error err;
+    p->is_start = p->is_manage = true;
+    p->id = id;
+    p->n_fds = box_agent_manage_fds(m);
+    for (size_t i = 0; i < p->n_fds; i++)
+        p->fds[i] = box_take_fd(&fds[i]);
+    a->n_queued++;
+    box_list_append(&a->starts, &p->link);
+    if (a->lost || box_buf_add(&p->bytes, &header, sizeof header, &err) < 0 ||
+        box_buf_add(&p->bytes, m, sizeof *m, &err) < 0) {
+        drop_packet(a, p);
+        lose(a, false, "no memory for its channel");
+    } else {
+        flush(a);
+    }
+}
+
+void box_agent_order(box_agent *a, box_agent_type type, uint64_t id, const void *body, size_t size)
+{
+    send_small(a, type, id, body, size);
+    flush(a);
+}
+
 bool box_agent_take_back(box_agent *a, uint64_t id)
 {
     for (box_list *at = a->starts.next; at != &a->starts; at = at->next) {
@@ -286,8 +319,16 @@ static void start_is_answered(box_agent *a)
     box_timer_set(a->timer, BOX_TIME_NEVER);
 }
 
-static int on_packet(box_agent *a, const box_agent_packet *p, box_error *err)
+static void is_ready(box_agent *a)
 {
+    box_timer_set(a->timer, BOX_TIME_NEVER);
+    a->events.ready(a->arg);
+}
+
+static int on_packet(box_agent *a, const box_agent_packet *p, int *fds, size_t n_fds,
+                     box_error *err)
+{
+    int none = -1;
     if ((p->header.type == BOX_AGENT_HELLO) == a->ready)
         return box_fail(err, BOX_PROTOCOL, "agent channel: HELLO at the wrong time");
     switch (p->header.type) {
@@ -295,11 +336,12 @@ static int on_packet(box_agent *a, const box_agent_packet *p, box_error *err)
         if (box_agent_hello_check(&p->body.hello, err) < 0)
             return -1;
         a->ready = true;
-        box_timer_set(a->timer, BOX_TIME_NEVER);
-        a->events.ready(a->arg);
+        a->expect = p->body.hello.processes;
+        if (a->expect == 0)
+            is_ready(a);
         return 0;
     case BOX_AGENT_STARTED:
-        if (p->header.id >= a->first_id && !a->start_unanswered)
+        if (p->header.id >= a->first_id && (!a->start_unanswered || a->managing != 0))
             return box_fail(err, BOX_PROTOCOL, "agent channel: STARTED without START");
         if (p->header.id >= a->first_id)
             start_is_answered(a);
@@ -318,6 +360,25 @@ static int on_packet(box_agent *a, const box_agent_packet *p, box_error *err)
         if (a->events.files_ended != NULL)
             a->events.files_ended(a->arg, p->header.id, &p->body.files_ended);
         return 0;
+    case BOX_AGENT_INTRODUCED:
+        if (a->events.introduced == NULL)
+            return box_fail(err, BOX_PROTOCOL, "agent channel: a process nobody asked for");
+        a->events.introduced(a->arg, p->header.id, &p->body.manage, fds, n_fds);
+        return 0;
+    case BOX_AGENT_MANAGED:
+        if (a->events.managed == NULL)
+            return box_fail(err, BOX_PROTOCOL, "agent channel: a process nobody asked for");
+        if (a->start_unanswered && a->managing == p->header.id)
+            start_is_answered(a);
+        a->events.managed(a->arg, p->header.id, &p->body.managed, n_fds > 0 ? &fds[0] : &none);
+        if (a->expect > 0 && --a->expect == 0 && !a->lost)
+            is_ready(a);
+        return 0;
+    case BOX_AGENT_GREW:
+        if (a->events.grew == NULL)
+            return box_fail(err, BOX_PROTOCOL, "agent channel: a process nobody asked for");
+        a->events.grew(a->arg, p->header.id, &p->body.ends);
+        return 0;
     default:
         return 0; /* PONG: we never ask */
     }
@@ -325,7 +386,7 @@ static int on_packet(box_agent *a, const box_agent_packet *p, box_error *err)
 
 static bool receive_one(box_agent *a)
 {
-    uint8_t data[sizeof(box_agent_header) + sizeof(box_agent_started)]; /* its largest */
+    uint8_t data[BOX_AGENT_SMALL_BYTES];
     int fds[BOX_FD_PASS_MAX];
     size_t n_fds = BOX_COUNT(fds);
     box_error err = {0};
@@ -336,12 +397,12 @@ static bool receive_one(box_agent *a)
         lose(a, len < 0 && err.reason == BOX_PROTOCOL, "its agent ended");
         return false;
     }
-    for (size_t i = 0; i < n_fds; i++)
-        (void)close(fds[i]); /* the parser refuses the packet; nothing was asked for */
     box_agent_packet p;
     if (box_agent_packet_parse(data, (size_t)len, n_fds, BOX_AGENT_FROM_AGENT, &p, &err) < 0 ||
-        on_packet(a, &p, &err) < 0)
+        on_packet(a, &p, fds, n_fds, &err) < 0)
         lose(a, true, err.msg);
+    for (size_t i = 0; i < n_fds; i++)
+        box_closep(&fds[i]); /* what nobody took */
     return !a->lost;
 }
 

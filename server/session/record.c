@@ -39,6 +39,7 @@ static void snapshot_but_env(const box_session *s, box_session_info *out)
         .total_execs = s->total_execs,
         .running_execs = s->running_execs,
         .queued_execs = s->queued_execs,
+        .running_processes = s->kept_alive,
         .created_wall_ns = s->created_wall_ns,
         .updated_wall_ns = s->updated_wall_ns,
         .last_used_wall_ns = s->active > 0 ? s->all->wall_ns() : s->last_used_wall_ns,
@@ -173,6 +174,26 @@ void box_session_drop_env_locked(box_session *s)
     box_spec_set_env(&s->spec, NULL, 0);
     box_share_give(&s->memory, s->charged_bytes);
     s->charged_bytes = 0;
+}
+
+void box_session_use(box_session *s)
+{
+    box_lock_take(&s->all->lock);
+    s->active++;
+    box_session_note_idle_locked(s);
+    box_lock_release(&s->all->lock);
+}
+
+void box_session_keep_alive(box_session *s, bool begins)
+{
+    box_lock_take(&s->all->lock);
+    assert(begins || s->kept_alive > 0);
+    s->kept_alive += begins ? 1 : UINT32_MAX;
+    box_lock_release(&s->all->lock);
+    if (begins)
+        box_session_use(s);
+    else
+        box_session_release(s);
 }
 
 void box_session_release(box_session *s)

@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "session/cgroup.h"
 #include "session/execution.h"
+#include "session/process_impl.h"
 
 static void destroy(box_session *s);
 
@@ -95,6 +96,8 @@ static void let_go(void *session)
     box_slots_lose(s, &why);
     box_files_close(s, &why);
     box_slots_drop_held(s);
+    bool stopped = box_session_state_now(s, NULL) != BOX_SESSION_ERROR;
+    box_processes_lose(s, stopped, stopped ? "its session ended" : why.msg);
     box_agent_free(s->agent);
     s->agent = NULL;
     box_closep(&s->cgroup_fd);

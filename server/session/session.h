@@ -132,8 +132,9 @@ typedef struct box_session_info {
     uint64_t total_execs;
     uint32_t running_execs;
     uint32_t queued_execs;
-    int64_t created_wall_ns; /* since 1970 */
-    int64_t updated_wall_ns; /* last change of state, limits or labels */
+    uint32_t running_processes; /* managed ones that live */
+    int64_t created_wall_ns;    /* since 1970 */
+    int64_t updated_wall_ns;    /* last change of state, limits or labels */
     int64_t last_used_wall_ns;
     int64_t stopped_wall_ns; /* 0 while it lives */
     int64_t expires_wall_ns; /* when it stops if nothing happens: idle or lifetime; RUNNING only */
@@ -295,6 +296,7 @@ typedef struct box_sessions_stats {
     uint64_t records; /* STOPPED and ERROR */
     uint64_t running_execs;
     uint64_t queued_execs;
+    uint64_t running_processes; /* managed ones that live */
     uint64_t created_total;
     uint64_t execs_total;
     uint64_t max_sessions; /* the limit that holds for this view */

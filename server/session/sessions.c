@@ -9,6 +9,7 @@
 #include "base/limits.h"
 #include "session/execution.h"
 #include "session/pool.h"
+#include "session/process_impl.h"
 #include "session/watch.h"
 
 /* --- what the wardens tell -------------------------------------------------------------------- */
@@ -255,6 +256,9 @@ void box_sessions_drain(box_sessions *all, void (*done)(void *arg), void *arg)
 /* What the home loop would have let go. */
 static void strip(box_session *s)
 {
+    box_processes_drop(s);
+    box_timer_free(s->forget_timer);
+    s->forget_timer = NULL;
     box_agent_free(s->agent);
     s->agent = NULL;
     box_timer_free(s->timer);
@@ -317,7 +321,15 @@ static void count_tenant(box_tenancy *t, box_sessions_stats *out)
         const box_session *s = BOX_CONTAINER(at, box_session, of_tenant);
         out->running_execs += s->running_execs;
         out->queued_execs += s->queued_execs;
+        out->running_processes += s->kept_alive;
     }
+}
+
+static void count_all(const box_tenancy *t, box_sessions_stats *out)
+{
+    out->records += t->n_ended;
+    for (box_list *at = t->sessions.next; at != &t->sessions; at = at->next)
+        out->running_processes += BOX_CONTAINER(at, box_session, of_tenant)->kept_alive;
 }
 
 void box_sessions_stats_get(box_sessions *all, const char *tenant, box_sessions_stats *out)
@@ -340,7 +352,7 @@ void box_sessions_stats_get(box_sessions *all, const char *tenant, box_sessions_
         size_t at = 0;
         void *value;
         while (box_map_next(all->tenants, &at, &value))
-            out->records += ((const box_tenancy *)value)->n_ended;
+            count_all(value, out);
     } else if (t != NULL) {
         count_tenant(t, out);
     }

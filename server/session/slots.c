@@ -10,6 +10,7 @@
 #include "base/limits.h"
 #include "session/cgroup.h"
 #include "session/execution.h"
+#include "session/process_impl.h"
 
 /* --- leaving the home side -------------------------------------------------------------------- */
 
@@ -317,10 +318,29 @@ static void on_ready(void *arg)
     box_session_write(s, BOX_SESSION_PUT, written, box_session_ref(s));
 }
 
+static void on_introduced(void *arg, uint64_t id, const box_agent_manage *m, int *fds, size_t n_fds)
+{
+    box_process_introduced(arg, id, m, fds, n_fds);
+}
+
+static void on_managed(void *arg, uint64_t id, const box_agent_managed *m, int *stdin_fd)
+{
+    box_process_managed(arg, id, m, stdin_fd);
+}
+
+static void on_grew(void *arg, uint64_t id, const box_agent_ends *ends)
+{
+    (void)ends; /* readers look themselves */
+    box_process_grew(arg, id);
+}
+
 const box_agent_events box_slots_agent_events = {.ready = on_ready,
                                                  .started = on_started,
                                                  .exited = on_exited,
                                                  .files_ended = box_files_ended,
+                                                 .introduced = on_introduced,
+                                                 .managed = on_managed,
+                                                 .grew = on_grew,
                                                  .lost = on_lost};
 
 /* --- ending what waits and what runs ---------------------------------------------------------- */

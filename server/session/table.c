@@ -5,6 +5,7 @@
 #include "base/alloc.h"
 #include "base/limits.h"
 #include "session/pool.h"
+#include "session/process_impl.h"
 #include "session/watch.h"
 
 /* --- references ------------------------------------------------------------------------------- */
@@ -35,6 +36,8 @@ box_session *box_session_new(box_sessions *all, box_loop *home, const box_uid *u
     box_list_init(&s->file_wait);
     box_list_init(&s->file_workers);
     s->next_worker_id = 1;
+    box_list_init(&s->processes);
+    box_list_init(&s->awaited);
     return s;
 }
 
@@ -49,7 +52,9 @@ void box_session_unref(box_session *s)
     if (s == NULL || atomic_fetch_sub_explicit(&s->refs, 1, memory_order_acq_rel) != 1)
         return;
     assert(s->agent == NULL && s->cgroup_fd < 0 && s->memory_fd < 0 && s->pids_fd < 0 &&
-           s->channel_fd < 0 && s->timer == NULL && s->keep_timer == NULL);
+           s->channel_fd < 0 && s->timer == NULL && s->keep_timer == NULL &&
+           s->forget_timer == NULL && box_list_empty(&s->awaited));
+    box_processes_drop(s);
     box_spec_done(&s->spec);
     box_share_give(&s->memory, s->charged_bytes);
     assert(atomic_load(&s->memory.used) == 0); /* commands hold a reference */
@@ -287,7 +292,8 @@ static bool is_quiet(box_sessions *all)
     size_t at = 0;
     void *value;
     while (box_map_next(all->by_uid, &at, &value)) {
-        if (((const box_session *)value)->active > 0)
+        const box_session *s = value;
+        if (s->active > s->kept_alive)
             return false;
     }
     return true;

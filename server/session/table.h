@@ -130,7 +130,8 @@ struct box_session {
     size_t charged_bytes; /* for env */
     uint32_t guarantees;
     bool at_warden; /* its create was answered: to be kept when the warden's channel is made anew */
-    uint32_t active; /* execs that are queued, running or being taken: no idle expiry */
+    uint32_t active;     /* execs that are queued, running or being taken: no idle expiry */
+    uint32_t kept_alive; /* of active: processes, which drain does not wait for */
     uint32_t running_execs, queued_execs;
     box_time last_used;
     int64_t last_used_wall_ns;
@@ -172,9 +173,13 @@ struct box_session {
     box_list running; /* box_exec that were sent to the agent */
     uint32_t n_queued, n_running;
     uint64_t next_exec_id;
-    uint64_t first_exec_id; /* smaller ones are of an earlier boxd */
-    box_timer *keep_timer;  /* until the warden answers for one that is adopted */
-    box_list held;          /* pipes of background processes */
+    uint64_t first_exec_id;  /* smaller ones are of an earlier boxd */
+    box_timer *keep_timer;   /* until the warden answers for one that is adopted */
+    box_list processes;      /* box_process.link; changed under all->lock, by this loop */
+    uint32_t n_processes;    /* likewise */
+    box_list awaited;        /* box_attach: of processes that are not there yet */
+    box_timer *forget_timer; /* for records of processes that ended */
+    box_list held;           /* pipes of background processes */
     size_t n_held;
     box_timer *held_timer;
     box_list file_workers; /* box_file_worker.of_home: whose end was not told yet */
@@ -225,6 +230,10 @@ int box_sessions_use(box_sessions *all, const char *tenant, const char *id, box_
 /* Ends one use. */
 void box_session_release(box_session *s);
 
+/* One use more, until box_session_release. */
+void box_session_use(box_session *s);
+/* One of a process that lives on when boxd goes; begins or ends. */
+void box_session_keep_alive(box_session *s, bool begins);
 /* The newest incarnation, a reference; SESSION_NOT_FOUND. One-off ones are not found. */
 int box_sessions_find(box_sessions *all, const char *tenant, const char *id, box_session **out,
                       box_error *err) BOX_MUST_USE;

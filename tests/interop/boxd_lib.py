@@ -381,7 +381,7 @@ class Messages:
 
     def __init__(self):
         import importlib  # the folder is on the path only now
-        for name in ("types", "control", "session", "exec", "file", "admin", "tool"):
+        for name in ("types", "control", "session", "exec", "process", "file", "admin", "tool"):
             setattr(self, name, importlib.import_module(f"box.v1.{name}_pb2"))
             if name != "types":
                 rpc = importlib.import_module(f"box.v1.{name}_pb2_grpc")
@@ -406,6 +406,7 @@ class Client:
         self.sessions = self.pb.session_rpc.SessionServiceStub(channel)
         self.execs = self.pb.exec_rpc.ExecServiceStub(channel)
         self.files = self.pb.file_rpc.FileServiceStub(channel)
+        self.processes = self.pb.process_rpc.ProcessServiceStub(channel)
         self.admin = self.pb.admin_rpc.AdminServiceStub(channel)
         self.tools = self.pb.tool_rpc.ToolServiceStub(channel)
 

@@ -269,7 +269,7 @@ static void on_agent_packet(fake_warden *w, fake_sandbox *s, const box_agent_pac
     switch (packet->header.type) {
     case BOX_AGENT_HELLO:
         if (w->lying_agent)
-            hello.reserved = 99;
+            hello.processes = BOX_MAX_PROCESSES + 1;
         if (!w->mute_agent)
             send_agent(s, BOX_AGENT_HELLO, 0, &hello);
         repeat_started(s);

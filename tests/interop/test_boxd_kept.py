@@ -1,0 +1,50 @@
+"""Managed processes of persistent sessions when boxd ends under them."""
+
+import boxd_lib
+from attachment import Attachment
+from boxd_lib import OwnServerCase
+
+
+class Restarted(OwnServerCase):
+    """boxd ends under a persistent session's processes."""
+
+    def test_processes_survive_boxd(self):
+        p = self.pb.process
+        self.client.create(self.sid, persistent=True)
+        for name, command in (("lives", "echo one; cat; echo end"), ("ended", "echo was; exit 5")):
+            self.client.processes.StartManagedProcess(p.StartManagedProcessRequest(
+                session_id=self.sid, process_id=name,
+                spec=p.ProcessSpec(shell_command=command, env={"K": "V"})))
+        self.client.processes.WaitManagedProcess(
+            p.WaitManagedProcessRequest(session_id=self.sid, process_id="ended"))
+        a = Attachment(self, "lives", stdout_offset=0, write=True)
+        a.attached()
+        a.stdin(b"two\n")
+        a.until(b"two\n")
+        before = self.client.processes.GetManagedProcess(
+            p.GetManagedProcessRequest(session_id=self.sid, process_id="lives")).process
+        for how in ("crash", "stop"):
+            if how == "crash":
+                self.crash("boxd")
+            else:
+                self.client.close()
+                self.boxd.stop_boxd()
+            self.restart_boxd()
+            after = self.client.processes.GetManagedProcess(
+                p.GetManagedProcessRequest(session_id=self.sid, process_id="lives")).process
+            self.assertEqual((after.pid, list(after.env_keys), after.spec, after.state),
+                             (before.pid, ["K"], before.spec, p.PROCESS_STATE_RUNNING))
+            ended = self.client.processes.GetManagedProcess(
+                p.GetManagedProcessRequest(session_id=self.sid, process_id="ended")).process
+            self.assertEqual(ended.verdict.exit_code, 5)
+        a = Attachment(self, "lives", stdout_offset=0, write=True)
+        a.attached()
+        a.stdin(b"three\n")
+        a.close_stdin()
+        self.assertEqual(a.finish().exit_code, 0)
+        self.assertEqual(a.bytes["stdout"], b"one\ntwo\nthree\nend\n")
+        self.client.delete(self.sid)
+
+
+if __name__ == "__main__":
+    boxd_lib.main()
