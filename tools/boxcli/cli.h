@@ -33,7 +33,7 @@ typedef struct cli {
     uint64_t timeout_ns;    /* of unary calls; 0 = 60 s */
     box_channel *channel;   /* made by cli_connect */
     box_metadata metadata;
-    bool is_program;  /* run, exec: the exit code is another program's */
+    bool is_program;  /* run, exec, attach: the exit code is another program's */
     int output_errno; /* why stdout could not be written, where that was noticed early */
 } cli;
 
@@ -46,6 +46,8 @@ typedef struct cli_command {
 
 /* One table a file; main.c joins them. Each ends with a zeroed row. */
 extern const cli_command cli_run_commands[];
+extern const cli_command cli_attach_commands[];
+extern const cli_command cli_process_commands[];
 extern const cli_command cli_session_commands[];
 extern const cli_command cli_session_id_commands[];
 extern const cli_command cli_tool_commands[];

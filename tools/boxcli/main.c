@@ -7,10 +7,10 @@
 #include "cli.h"
 
 static const cli_command *const tables[] = {
-    cli_file_commands,       cli_cp_commands,   cli_run_commands,        cli_session_commands,
-    cli_session_id_commands, cli_tool_commands, cli_mcp_commands,        cli_admin_commands,
-    cli_control_commands,    cli_init_commands, cli_completion_commands, cli_doctor_commands,
-    cli_drill_commands,
+    cli_process_commands,    cli_attach_commands,  cli_file_commands,       cli_cp_commands,
+    cli_run_commands,        cli_session_commands, cli_session_id_commands, cli_tool_commands,
+    cli_mcp_commands,        cli_admin_commands,   cli_control_commands,    cli_init_commands,
+    cli_completion_commands, cli_doctor_commands,  cli_drill_commands,
 };
 
 typedef struct found {
@@ -70,7 +70,8 @@ static const char options_text[] =
     "  --tenant=ID         act as this tenant (needs scope tenants.act)\n"
     "  --help, --version\n"
     "\n"
-    "run and exec end with the program's exit code, 128 + N when signal N ended it, 124 when it "
+    "run, exec and attach end with the program's exit code, 128 + N when signal N ended it, 124 "
+    "when it "
     "timed out,\n"
     "125 for all that is not the program's (Box failed, boxcli was misused, the output cannot be "
     "written),\n"
@@ -124,7 +125,7 @@ static bool option(const char *name, int argc, char **argv, int *at, const char 
 
 static bool is_program(const char *noun)
 {
-    return strcmp(noun, "run") == 0 || strcmp(noun, "exec") == 0;
+    return strcmp(noun, "run") == 0 || strcmp(noun, "exec") == 0 || strcmp(noun, "attach") == 0;
 }
 
 /* A mistake before the noun; of run and exec it must not look like the program's exit code. */

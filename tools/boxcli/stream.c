@@ -129,7 +129,7 @@ static void put(stream *s, int fd, const ProtobufCBinaryData *data)
         box_client_cancel(s->call);
 }
 
-static Box__V1__Verdict *copy_verdict(const Box__V1__Verdict *v)
+Box__V1__Verdict *cli_verdict_copy(const Box__V1__Verdict *v)
 {
     size_t size = box__v1__verdict__get_packed_size(v);
     uint8_t *data = malloc(size + 1);
@@ -154,7 +154,7 @@ static void on_message(void *arg, box_client_call *call, const Box__V1__ExecStre
         break;
     case BOX__V1__EXEC_STREAM_RESPONSE__RESPONSE_VERDICT:
         cli_message_free(s->verdict);
-        s->verdict = copy_verdict(m->verdict);
+        s->verdict = cli_verdict_copy(m->verdict);
         break;
     case BOX__V1__EXEC_STREAM_RESPONSE__RESPONSE_STARTED:
         cli_print_adjustments(m->started->adjustments, m->started->n_adjustments);
@@ -209,7 +209,7 @@ static int finish(const cli *c, const stream *s)
     return cli_verdict_code(c, s->verdict);
 }
 
-static int open_signals(void)
+int cli_open_signals(void)
 {
     sigset_t set;
     (void)sigemptyset(&set);
@@ -229,7 +229,7 @@ int cli_stream(cli *c, Box__V1__ExecStart *start)
                                                                   .done = on_done};
     box_error err;
     stream s = {.stdin_open = true};
-    BOX_AUTO(box_closep) int signals = open_signals();
+    BOX_AUTO(box_closep) int signals = cli_open_signals();
     s.signals = signals;
     box_client_options o = {.metadata = &c->metadata};
     if (box_v1_exec_service_exec_stream_start(c->channel, &o, &events, &s, &s.call, &err) < 0)

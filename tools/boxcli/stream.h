@@ -8,6 +8,11 @@
 /* Runs it to its end. An exit code. */
 int cli_stream(cli *c, Box__V1__ExecStart *start);
 
+/* SIGINT, SIGTERM, SIGHUP and SIGQUIT as a descriptor; -1: they end this program. */
+int cli_open_signals(void);
+/* Owned; NULL without memory. */
+Box__V1__Verdict *cli_verdict_copy(const Box__V1__Verdict *v);
+
 /* The exit code that a verdict means; says on stderr what an exit code cannot. NULL:
  * CLI_BOX_FAILED. */
 int cli_verdict_code(const cli *c, const Box__V1__Verdict *verdict);
