@@ -131,7 +131,7 @@ static bool settle(box_attach *a)
         tell_restart(a);
         return true;
     }
-    if (a->no_follow && a->at[0] >= a->until[0] && a->at[1] >= a->until[1] && !a->ended) {
+    if (a->no_follow) {
         finish(a, NULL, NULL);
     } else if (a->ended) {
         char detail[BOX_ERROR_MSG];

@@ -31,8 +31,8 @@ typedef struct box_attach_events {
     void (*writer_lost)(void *arg);
     bool (*writable)(void *arg);
     void (*stdin_room)(void *arg);
-    /* Last, once: it ended for good (verdict), all there was is told (no_follow: both NULL), or an
-     * error. */
+    /* Last, once: it ended for good (verdict), or all there was is told (no_follow: both are NULL,
+     * also where it had ended), or an error. */
     void (*done)(void *arg, const box_verdict *verdict, const box_error *err);
 } box_attach_events;
 

@@ -340,6 +340,10 @@ class Attached(ProcessCase):
         a = Attachment(self, stdout_offset=0, skip_stderr=True, no_follow=True)
         a.finish()
         self.assertEqual(a.bytes["stderr"], b"")
+        self.stop(grace=0)
+        a = Attachment(self, stdout_offset=5, no_follow=True)
+        self.assertIsNone(a.finish())
+        self.assertEqual(a.bytes["stdout"], b"56789")
 
     def test_what_the_journal_lost_is_counted(self):
         self.start("head -c 1000000 /dev/zero; echo end; exec sleep 600",

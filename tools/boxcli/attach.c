@@ -210,6 +210,8 @@ static int finish(const cli *c, const attached *s)
         return cli_output_failed(c, s->output_errno);
     if (s->interrupted != 0)
         return CLI_SIGNAL + s->interrupted;
+    if (s->verdict != NULL && s->a->only_show)
+        return CLI_OK;
     if (s->verdict != NULL)
         return cli_verdict_code(c, s->verdict);
     if (s->writer_lost && s->a->quiet)
@@ -313,7 +315,7 @@ static int attach(cli *c, int argc, char **argv)
         {.name = "wait",
          .key = OPT_WAIT,
          .arg = "TIME",
-         .doc = "wait this long for a process that is not there yet"},
+         .doc = "wait this long for a process that is not there"},
         {.name = "take-over", .key = OPT_TAKE_OVER, .doc = "take stdin from who has it"},
         {.name = "read-only", .key = OPT_READ, .doc = "leave its stdin to others"},
         {.name = "detach-on-eof",
@@ -353,7 +355,7 @@ static int logs(cli *c, int argc, char **argv)
     box__v1__attach_start__set_stdout_offset(&a.start, 0);
     box__v1__attach_start__set_stderr_offset(&a.start, 0);
     a.start.no_follow = !a.follow;
-    const cli_attach how = {.start = &a.start, .only_read = true};
+    const cli_attach how = {.start = &a.start, .only_read = true, .only_show = true};
     int code = run(c, &a, &how);
     return code == CLI_BOX_FAILED ? CLI_FAILED : code;
 }

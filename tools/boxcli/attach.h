@@ -9,6 +9,7 @@ typedef struct cli_attach {
     bool quiet;                  /* nothing of ours on stderr while it goes on (a pipe of bytes) */
     bool detach_on_eof;          /* the end of stdin ends the call, not the process's stdin */
     bool only_read;              /* stdin is left alone */
+    bool only_show;              /* how it ended is not our exit code */
 } cli_attach;
 
 /* Until the process or the call ends. An exit code: the process's own, 128 + N when signal N ended
