@@ -1,8 +1,8 @@
-"""An AttachManagedProcess call of a stock client."""
+"""Managed processes through a stock client: an AttachManagedProcess call, and a test case."""
 
 import queue
 
-from boxd_lib import duration
+from boxd_lib import BoxdCase, duration
 
 
 class Attachment:
@@ -81,3 +81,59 @@ class Attachment:
             return self.take()
         except StopIteration:
             return None
+
+
+class ProcessCase(BoxdCase):
+    """A session of its own for each test."""
+
+    def setUp(self):
+        super().setUp()
+        self.p = self.pb.process
+        self.client.create(self.sid)
+
+    def spec(self, what, **fields):
+        key = "shell_command" if isinstance(what, str) else "argv"
+        for name in ("stop_grace",):
+            if name in fields:
+                fields[name] = duration(fields[name])
+        return self.p.ProcessSpec(**{key: what}, **fields)
+
+    def request(self, what, process_id="", replace=False, ready_timeout=None, key="", **fields):
+        request = self.p.StartManagedProcessRequest(
+            session_id=self.sid, process_id=process_id, spec=self.spec(what, **fields),
+            replace=replace, idempotency_key=key)
+        if ready_timeout is not None:
+            request.ready_timeout.CopyFrom(duration(ready_timeout))
+        return request
+
+    def start(self, what, process_id="", **fields):
+        return self.client.processes.StartManagedProcess(
+            self.request(what, process_id, **fields), timeout=60).process
+
+    def process(self, process_id=""):
+        return self.client.processes.GetManagedProcess(self.p.GetManagedProcessRequest(
+            session_id=self.sid, process_id=process_id)).process
+
+    def stop(self, process_id="", grace=None, **fields):
+        request = self.p.StopManagedProcessRequest(session_id=self.sid, process_id=process_id,
+                                                   **fields)
+        if grace is not None:
+            request.grace.CopyFrom(duration(grace))
+        return self.client.processes.StopManagedProcess(request, timeout=60).process
+
+    def signal(self, number, process_id="", **fields):
+        return self.client.processes.SignalManagedProcess(self.p.SignalManagedProcessRequest(
+            session_id=self.sid, process_id=process_id,
+            signal=self.pb.types.Signal(number=number, **fields)))
+
+    def wait(self, process_id="", ready=False, timeout=None):
+        request = self.p.WaitManagedProcessRequest(
+            session_id=self.sid, process_id=process_id,
+            condition=self.p.WAIT_CONDITION_READY if ready else self.p.WAIT_CONDITION_EXITED)
+        if timeout is not None:
+            request.timeout.CopyFrom(duration(timeout))
+        return self.client.processes.WaitManagedProcess(request, timeout=60)
+
+    def list(self, session_id=None, **fields):
+        return self.client.processes.ListManagedProcesses(self.p.ListManagedProcessesRequest(
+            session_id=self.sid if session_id is None else session_id, **fields))

@@ -18,7 +18,7 @@ const test = (name, fn) => nodeTest(name, { timeout: 2 * WAIT_MS }, fn);
 const OPTIONS = { 'grpc.max_receive_message_length': -1, 'grpc.max_send_message_length': -1 };
 const loadProtos = (files, includeDirs) => grpc.loadPackageDefinition(protoLoader.loadSync(files,
   { keepCase: true, longs: Number, enums: String, defaults: true, oneofs: true, includeDirs }));
-const api = loadProtos(['control', 'session', 'exec', 'admin', 'tool'].map((n) => `box/v1/${n}.proto`),
+const api = loadProtos(['control', 'session', 'exec', 'process', 'admin', 'tool'].map((n) => `box/v1/${n}.proto`),
   [PROTO_DIR, THIRD_PARTY]).box.v1;
 const health = loadProtos(['grpc/health/v1/health.proto'], [THIRD_PARTY]).grpc.health.v1;
 const target = process.env.BOX_ENDPOINT;
@@ -36,7 +36,7 @@ function connect(secret) {
       done(null, metadata);
     })) : tls;
   const made = {};
-  for (const name of ['Control', 'Session', 'Exec', 'Admin', 'Tool']) {
+  for (const name of ['Control', 'Session', 'Exec', 'Process', 'Admin', 'Tool']) {
     made[name] = new api[`${name}Service`](target, credentials, OPTIONS);
     clients.push(made[name]);
   }
@@ -333,6 +333,49 @@ test('cancel kills the command', async () => {
   await until(async () => (await getSession('gone')).active_execs === 0);
   const left = await exec('cat /proc/[0-9]*/comm', { session_id: 'gone' });
   assert.ok(!left.stdout_data.toString().includes('sleep'));
+});
+
+// One AttachManagedProcess call: its messages, and its end.
+function attach(start) {
+  const call = box.Process.AttachManagedProcess();
+  const s = { call, kinds: [], stdout: Buffer.alloc(0), exited: null };
+  s.end = new Promise((resolve, reject) => {
+    call.on('data', (m) => {
+      s.kinds.push(m.response);
+      if (m.stdout_data) s.stdout = Buffer.concat([s.stdout, m.stdout_data.data]);
+      if (m.exited) s.exited = m.exited;
+    });
+    call.on('end', resolve);
+    call.on('error', reject);
+  });
+  call.write({ start });
+  return s;
+}
+
+test('managed processes: each method', async () => {
+  const session_id = 'processes';
+  const process_id = 'cat';
+  const call = (method, request) => unary(box.Process, method, { session_id, process_id, ...request });
+  await unary(box.Session, 'CreateSession', { session_id });
+  const { process } = await call('StartManagedProcess', { spec: { argv: ['cat'], env: { K: 'V' } } });
+  assert.deepStrictEqual([process.state, process.ready, process.env_keys, process.spec.env],
+    ['PROCESS_STATE_RUNNING', true, ['K'], {}]);
+  assert.strictEqual((await failure(call('StartManagedProcess', { spec: { argv: ['cat'] } }))).code,
+    grpc.status.ALREADY_EXISTS);
+  const s = attach({ session_id, process_id, stdout_offset: 0, write: true });
+  s.call.write({ stdin_data: Buffer.from('over there\n') });
+  await until(() => s.stdout.toString() === 'over there\n');
+  assert.strictEqual((await call('GetManagedProcess')).process.attached, true);
+  const listed = await unary(box.Process, 'ListManagedProcesses', { session_id });
+  assert.deepStrictEqual(listed.processes.map((p) => p.process_id), ['cat']);
+  assert.strictEqual((await call('WaitManagedProcess', { timeout: { nanos: 1e8 } })).met, false);
+  await call('SignalManagedProcess', { signal: { number: 28 } }); // SIGWINCH: ignored by default
+  const stopped = (await call('StopManagedProcess')).process;
+  assert.strictEqual(stopped.state, 'PROCESS_STATE_EXITED');
+  await s.end;
+  assert.ok(['signal', 'exit_code'].some((k) => s.exited[k] === stopped.verdict[k]));
+  assert.deepStrictEqual([s.kinds[0], s.kinds.at(-1)], ['attached', 'exited']);
+  assert.strictEqual((await call('WaitManagedProcess', { condition: 'WAIT_CONDITION_EXITED' })).met, true);
 });
 
 test('health needs no token', async () => {
