@@ -2,13 +2,13 @@
 
 #include "box/v1/types.fields.h"
 
-static const char prefix[] = "PROCESS_STATE_";
+enum { PREFIX_LEN = sizeof "PROCESS_STATE_" - 1 };
 
 static const char *state_name(Box__V1__ProcessState state)
 {
     const ProtobufCEnumValue *v =
         protobuf_c_enum_descriptor_get_value(&box__v1__process_state__descriptor, (int)state);
-    return v != NULL ? v->name + sizeof prefix - 1 : "UNKNOWN";
+    return v != NULL ? v->name + PREFIX_LEN : "UNKNOWN";
 }
 
 bool cli_process_state_parse(const char *text, Box__V1__ProcessState *out)
@@ -16,7 +16,7 @@ bool cli_process_state_parse(const char *text, Box__V1__ProcessState *out)
     const ProtobufCEnumDescriptor *type = &box__v1__process_state__descriptor;
     for (unsigned i = 0; i < type->n_values; i++) {
         const ProtobufCEnumValue *v = &type->values[i];
-        if (v->value != 0 && strcasecmp(v->name + sizeof prefix - 1, text) == 0) {
+        if (v->value != 0 && strcasecmp(v->name + PREFIX_LEN, text) == 0) {
             *out = (Box__V1__ProcessState)v->value;
             return true;
         }
@@ -53,10 +53,10 @@ void cli_process_line(const Box__V1__ManagedProcess *p)
 
 static void print_verdict(const Box__V1__Verdict *v)
 {
-    static const char verdict_prefix[] = "VERDICT_STATUS_";
     const ProtobufCEnumValue *status =
         protobuf_c_enum_descriptor_get_value(&box__v1__verdict_status__descriptor, (int)v->status);
-    printf("ended     %s", status != NULL ? status->name + sizeof verdict_prefix - 1 : "UNKNOWN");
+    printf("ended     %s",
+           status != NULL ? status->name + sizeof "VERDICT_STATUS_" - 1 : "UNKNOWN");
     if (box__v1__verdict__has_exit_code(v))
         printf(", exit code %d", v->exit_code);
     if (box__v1__verdict__has_signal(v))
