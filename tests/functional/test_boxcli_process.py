@@ -1,15 +1,20 @@
 """boxcli process and attach against the real server."""
 
+import fcntl
 import json
 import os
+import pty
+import select
 import signal
-import subprocess
+import struct
 import sys
+import termios
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import test_boxcli  # noqa: E402  (its folder is on the path only now)
 import boxd_lib  # noqa: E402
+import lib  # noqa: E402
 from boxd_lib import BoxdCase, MIB  # noqa: E402
 
 
@@ -168,6 +173,77 @@ class Attach(ProcessCase):
         child = self.start("attach", "--read-only", "--from", "0", self.sid)
         self.assertIn("exit code 0", self.ok("process", "wait", self.sid))
         self.finish(child)
+
+
+class Terminal(ProcessCase):
+    def setUp(self):
+        super().setUp()
+        self.begin("--tty", "--", "bash", "--norc", "-i")
+        self.master, slave = pty.openpty()
+        self.addCleanup(os.close, self.master)
+        self.resize(33, 99)
+        self.before = termios.tcgetattr(slave)
+        self.slave = slave
+        self.addCleanup(os.close, slave)
+        self.seen = b""
+        self.child = self.start("attach", "--from", "0", self.sid, stdin=slave, stdout=slave,
+                                stderr=slave)
+
+    def resize(self, rows, columns):
+        fcntl.ioctl(self.master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+
+    def type(self, text):
+        os.write(self.master, text)
+
+    def until(self, text):
+        end = time.monotonic() + lib.WAIT_SECONDS
+        while text not in self.seen:
+            ready, _, _ = select.select([self.master], [], [], max(0, end - time.monotonic()))
+            self.assertTrue(ready, self.seen)
+            self.seen += os.read(self.master, 65536)
+
+    def test_keys_sizes_and_detaching(self):
+        self.until(b"$ ")
+        self.type(b"stty size; tty\r")
+        self.until(b"33 99\r\n/dev/pts/")
+        self.resize(20, 50)
+        self.child.send_signal(signal.SIGWINCH)  # what the kernel does for a controlling terminal
+        self.type(b"sleep 600\r")
+        self.until(b"sleep 600\r\n")
+        time.sleep(0.3)
+        self.type(b"\x03")  # to the process, not to boxcli
+        self.type(b"stty size\r")
+        self.until(b"20 50\r\n")
+        self.assertIsNone(self.child.poll())
+        self.type(b"\x10\x11")
+        self.until(b"detached")
+        self.assertEqual(self.child.wait(20), 0)
+        self.assertEqual(termios.tcgetattr(self.slave), self.before)
+        self.assertIn("RUNNING", self.ok("process", "get", self.sid))
+
+    def test_the_terminal_is_as_before_however_it_ends(self):
+        self.until(b"$ ")
+        self.assertNotEqual(termios.tcgetattr(self.slave), self.before)
+        self.type(b"exit 7\r")
+        self.assertEqual(self.child.wait(20), 7)
+        self.assertEqual(termios.tcgetattr(self.slave), self.before)
+        self.begin("--replace", "--tty", "--", "cat")
+        for how in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+            self.seen = b""
+            child = self.start("attach", self.sid, stdin=self.slave, stdout=self.slave,
+                               stderr=self.slave)
+            lib.wait_for(lambda: termios.tcgetattr(self.slave) != self.before, "it is raw")
+            child.send_signal(how)
+            self.assertEqual(child.wait(20), 128 + how)
+            self.assertEqual(termios.tcgetattr(self.slave), self.before)
+
+    def test_typing_into_another_terminal_is_refused(self):
+        self.begin("--replace", "--id", "sti", "--tty", "--", "python3", "-c",
+                   "import fcntl, termios\n"
+                   "try:\n    fcntl.ioctl(0, termios.TIOCSTI, b'x'); print('typed')\n"
+                   "except OSError as e: print('refused', e.errno)\n")
+        self.ok("process", "wait", self.sid, "sti")
+        self.assertIn("refused", self.ok("process", "logs", self.sid, "sti"))
 
 
 if __name__ == "__main__":

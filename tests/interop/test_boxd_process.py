@@ -438,5 +438,49 @@ class Attached(ProcessCase):
         lib.wait_for(lambda: self.process().readers == 0, "all have left")
 
 
+class Terminal(ProcessCase):
+    def terminal(self, rows=24, columns=80):
+        return self.pb.types.Terminal(
+            size=self.pb.types.TerminalSize(rows=rows, columns=columns))
+
+    def test_it_has_one_of_its_own(self):
+        self.start("tty; stty size; echo $TERM; ps -o tty= -p $$; read x; echo got $x; stty size; cat",
+                   terminal=self.terminal(33, 99))
+        a = Attachment(self, stdout_offset=0, write=True)
+        a.attached()
+        a.until(b"pts/0\r\n33 99\r\nxterm-256color\r\npts/0\r\n")
+        a.send(resize={"rows": 10, "columns": 20})
+        a.stdin(b"hello\n")
+        a.until(b"got hello\r\n10 20\r\n")
+        a.stdin(b"\x03")
+        self.assertEqual(a.finish().signal, 2)
+
+    def test_end_of_file_and_hang_up(self):
+        self.start("cat; echo end", terminal=self.terminal())
+        a = Attachment(self, stdout_offset=0, write=True)
+        a.attached()
+        a.stdin(b"x\n")
+        a.until(b"x\r\nx\r\n")
+        a.close_stdin()
+        self.assertEqual(a.finish().exit_code, 0)
+        self.assertTrue(a.bytes["stdout"].endswith(b"end\r\n"))
+        self.start(["bash", "-i"], "shell", terminal=self.terminal())
+        a = Attachment(self, "shell", stdout_offset=0)
+        a.until(b"$ ")
+        self.assertIn(self.stop("shell").verdict.signal, (1, 9))  # it ignores SIGTERM
+
+    def test_more_than_the_sandbox_may_have(self):
+        for i in range(17):
+            try:
+                self.start(["sleep", "600"], f"t{i}", terminal=self.terminal())
+            except grpc.RpcError as e:
+                failure = boxd_lib.Failure(e)
+                self.assertEqual((failure.reason, failure.metadata["limit"]),
+                                 ("QUOTA", "terminals"))
+                break
+        else:
+            self.fail("17 terminals")
+
+
 if __name__ == "__main__":
     boxd_lib.main()

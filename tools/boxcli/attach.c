@@ -14,6 +14,7 @@
 #include "box/v1/process.fields.h"
 #include "spec.h"
 #include "stream.h"
+#include "tty.h"
 
 enum { STDIN_STEP = 32 * 1024 };
 
@@ -28,6 +29,10 @@ typedef struct attached {
     box_error status;
     Box__V1__Verdict *verdict; /* owned */
     int signals;               /* signalfd */
+    cli_tty tty;               /* lent to the process, when that has one too */
+    int changes;               /* of the terminal's size: signalfd, or -1 */
+    bool held;                 /* a Ctrl-P was typed last */
+    bool detached;             /* by the keys */
     int interrupted;           /* signal that came, 0 = none */
     int output_errno;          /* why stdout or stderr could not be written */
 } attached;
@@ -65,21 +70,71 @@ static void end_stdin(attached *s)
     send_message(s, &m);
 }
 
+static void send_stdin(attached *s, uint8_t *data, size_t len)
+{
+    Box__V1__AttachManagedProcessRequest m;
+    box__v1__attach_managed_process_request__init(&m);
+    m.request_case = BOX__V1__ATTACH_MANAGED_PROCESS_REQUEST__REQUEST_STDIN_DATA;
+    m.stdin_data = (ProtobufCBinaryData){len, data};
+    if (len > 0)
+        send_message(s, &m);
+}
+
+static void pass_typed(attached *s, const uint8_t *typed, size_t len)
+{
+    uint8_t passed[STDIN_STEP + 1];
+    size_t n;
+    bool came = cli_detach_keys(&s->held, typed, len, passed, &n);
+    send_stdin(s, passed, n);
+    if (!came)
+        return;
+    s->detached = true;
+    s->stdin_open = false;
+    box_client_cancel(s->call);
+}
+
 static void pass_stdin(attached *s)
 {
     uint8_t data[STDIN_STEP];
     ssize_t n = read(STDIN_FILENO, data, sizeof data);
     if (n < 0 && (errno == EINTR || errno == EAGAIN))
         return;
-    if (n <= 0) {
+    if (n <= 0)
         end_stdin(s);
-        return;
-    }
+    else if (s->tty.raw)
+        pass_typed(s, data, (size_t)n);
+    else
+        send_stdin(s, data, (size_t)n);
+}
+
+static void send_size(attached *s)
+{
     Box__V1__AttachManagedProcessRequest m;
     box__v1__attach_managed_process_request__init(&m);
-    m.request_case = BOX__V1__ATTACH_MANAGED_PROCESS_REQUEST__REQUEST_STDIN_DATA;
-    m.stdin_data = (ProtobufCBinaryData){(size_t)n, data};
+    Box__V1__TerminalSize size;
+    box__v1__terminal_size__init(&size);
+    cli_tty_size(&size.rows, &size.columns);
+    m.request_case = BOX__V1__ATTACH_MANAGED_PROCESS_REQUEST__REQUEST_RESIZE;
+    m.resize = &size;
     send_message(s, &m);
+}
+
+static void take_change(attached *s)
+{
+    struct signalfd_siginfo info;
+    while (read(s->changes, &info, sizeof info) == sizeof info)
+        continue; /* several are one */
+    send_size(s);
+}
+
+/* Two terminals, one on each side: what is typed goes through as it is. */
+static void lend_terminal(attached *s, const Box__V1__ManagedProcess *p)
+{
+    bool has = p != NULL && p->spec != NULL && p->spec->terminal != NULL;
+    if (!has || s->a->quiet || s->a->only_read || !cli_tty_is() || !cli_tty_enter(&s->tty))
+        return;
+    s->changes = cli_tty_open_changes();
+    send_size(s);
 }
 
 /* A signal ends this program; the process goes on. */
@@ -145,6 +200,7 @@ static void on_message(void *arg, box_client_call *call,
     switch (m->response_case) {
     case BOX__V1__ATTACH_MANAGED_PROCESS_RESPONSE__RESPONSE_ATTACHED:
         s->ready = true;
+        lend_terminal(s, m->attached->process);
         break;
     case BOX__V1__ATTACH_MANAGED_PROCESS_RESPONSE__RESPONSE_STDOUT_DATA:
         put(s, STDOUT_FILENO, &m->stdout_data->data);
@@ -187,16 +243,20 @@ static void on_done(void *arg, box_client_call *call, const box_error *status,
 static void loop(cli *c, attached *s)
 {
     while (!s->done) {
-        struct pollfd fds[3] = {
-            {.fd = -1}, {.fd = s->signals, .events = POLLIN}, {.fd = -1, .events = POLLIN}};
+        struct pollfd fds[4] = {{.fd = -1},
+                                {.fd = s->signals, .events = POLLIN},
+                                {.fd = -1, .events = POLLIN},
+                                {.fd = s->changes, .events = POLLIN}};
         int timeout;
         box_channel_poll(c->channel, &fds[0].fd, &fds[0].events, &timeout);
         if (s->ready && s->stdin_open && box_client_is_writable(s->call))
             fds[2].fd = STDIN_FILENO;
-        if (poll(fds, 3, timeout) < 0 && errno != EINTR)
+        if (poll(fds, 4, timeout) < 0 && errno != EINTR)
             break;
         if (fds[1].revents != 0)
             take_signal(s);
+        if (fds[3].revents != 0)
+            take_change(s);
         if (fds[2].revents != 0)
             pass_stdin(s);
         box_channel_dispatch(c->channel);
@@ -205,7 +265,7 @@ static void loop(cli *c, attached *s)
 
 static int finish(const cli *c, const attached *s)
 {
-    bool detached = s->a->detach_on_eof && !s->stdin_open && !s->writer_lost;
+    bool detached = s->detached || (s->a->detach_on_eof && !s->stdin_open && !s->writer_lost);
     if (s->output_errno != 0)
         return cli_output_failed(c, s->output_errno);
     if (s->interrupted != 0)
@@ -227,7 +287,7 @@ int cli_attach_run(cli *c, const cli_attach *a)
     static const box_v1_process_service_attach_managed_process_events events = {
         .message = on_message, .done = on_done};
     box_error err;
-    attached s = {.a = a, .cli = c, .stdin_open = !a->only_read};
+    attached s = {.a = a, .cli = c, .stdin_open = !a->only_read, .changes = -1};
     BOX_AUTO(box_closep) int signals = cli_open_signals();
     s.signals = signals;
     box_client_options o = {.metadata = &c->metadata};
@@ -238,6 +298,10 @@ int cli_attach_run(cli *c, const cli_attach *a)
     }
     send_start(&s);
     loop(c, &s);
+    cli_tty_leave(&s.tty);
+    box_closep(&s.changes);
+    if (s.detached)
+        fprintf(stderr, "\nboxcli: detached; the process goes on\n");
     int code = finish(c, &s);
     box_client_free(s.call);
     cli_message_free(s.verdict);
@@ -327,8 +391,11 @@ static int attach(cli *c, int argc, char **argv)
     const struct argp parser = {.options = options,
                                 .parser = parse,
                                 .args_doc = "SESSION [PROCESS]",
-                                .doc = "Connects this program's stdin, stdout and stderr to a "
-                                       "process. A signal ends this program only."};
+                                .doc =
+                                    "Connects this program's stdin, stdout and stderr to a "
+                                    "process. A signal ends this program only. Where both have a "
+                                    "terminal, keys go through as they are; Ctrl-P Ctrl-Q "
+                                    "detaches."};
     attach_args a = {.words = {.doc = "SESSION [PROCESS]", .min = 1, .max = 2}};
     box__v1__attach_start__init(&a.start);
     a.start.write = true;

@@ -44,6 +44,7 @@ enum {
     OPT_GRACE,
     OPT_JOURNAL,
     OPT_STOP_ON_DETACH,
+    OPT_TTY,
     OPT_IDEMPOTENCY,
     OPT_STATE,
     OPT_MISSING,
@@ -99,6 +100,7 @@ static const struct argp_option start_options[] = {
      .doc = "until it is ready; else it is stopped"},
     {.name = "grace", .key = OPT_GRACE, .arg = "TIME", .doc = "from SIGTERM to SIGKILL (5s)"},
     {.name = "journal", .key = OPT_JOURNAL, .arg = "SIZE", .doc = "kept of each stream (1MiB)"},
+    {.name = "tty", .key = OPT_TTY, .doc = "run it on a terminal, for `boxcli attach`"},
     {.name = "stop-on-detach",
      .key = OPT_STOP_ON_DETACH,
      .doc = "stop it when the last attached caller leaves"},
@@ -223,6 +225,12 @@ static error_t parse_spec(start_args *a, int key, char *arg, struct argp_state *
         return 0;
     case OPT_STOP_ON_DETACH:
         spec->stop_on_detach = true;
+        return 0;
+    case OPT_TTY:
+        if (spec->terminal == NULL) {
+            spec->terminal = box_alloc(sizeof *spec->terminal);
+            box__v1__terminal__init(spec->terminal);
+        }
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;
