@@ -7,6 +7,7 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#include "attach.h"
 #include "base/macros.h"
 #include "cases.h"
 #include "floor.h"
@@ -15,7 +16,7 @@
 #include "warm.h"
 
 enum { OPT_JSON = 'j', OPT_ENDPOINT = 'e', OPT_QUICK = 'q', OPT_RPC = 'r', OPT_SERVERS = 's' };
-enum { OPT_HOSTILE = 'h' + 256, OPT_ONLY };
+enum { OPT_HOSTILE = 'h' + 256, OPT_ONLY, OPT_ATTACH };
 enum { MAX_CASES = 16 };
 
 typedef struct bench {
@@ -23,6 +24,7 @@ typedef struct bench {
     bool quick;
     bool rpc;
     bool hostile;
+    bool attach;
     const char *servers;
     const char *only; /* comma-separated beginnings of names; NULL = all cases */
     load_target target;
@@ -62,6 +64,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         return 0;
     case OPT_ONLY:
         b->only = arg;
+        return 0;
+    case OPT_ATTACH:
+        b->attach = true;
         return 0;
     case OPT_SERVERS:
         b->servers = arg;
@@ -306,6 +311,9 @@ int main(int argc, char **argv)
          .key = OPT_ONLY,
          .arg = "NAMES",
          .doc = "only cases whose names begin so: floor.spawn,exec"},
+        {.name = "attach",
+         .key = OPT_ATTACH,
+         .doc = "instead: bytes of one attached caller, beside openssl"},
         {.name = "servers",
          .key = OPT_SERVERS,
          .arg = "DIR",
@@ -322,9 +330,10 @@ int main(int argc, char **argv)
     if (b == NULL)
         return 1;
     (void)argp_parse(&parser, argc, argv, 0, NULL, b);
-    int rc = b->hostile ? bench_hostile(b->servers, b->quick, b->json, &err)
-             : b->rpc   ? bench_rpc(b->servers, b->quick, b->json, &err)
-                        : bench_box(b, &err);
+    int rc = b->attach    ? bench_attach(&b->target, b->quick, b->json, &err)
+             : b->hostile ? bench_hostile(b->servers, b->quick, b->json, &err)
+             : b->rpc     ? bench_rpc(b->servers, b->quick, b->json, &err)
+                          : bench_box(b, &err);
     if (rc < 0)
         fprintf(stderr, "boxbench: %s (%s)\n", err.msg, box_reason_name(err.reason));
     for (size_t i = 0; i < b->n_cases; i++)

@@ -98,8 +98,7 @@ void bench_files_remove(const bench_files *f)
     (void)rmdir(f->dir);
 }
 
-/* A port nobody listens on just now: nghttpd does not tell which one it got. */
-static int free_port(unsigned *out, box_error *err)
+int bench_free_port(unsigned *out, box_error *err)
 {
     struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t len = sizeof a;
@@ -111,7 +110,7 @@ static int free_port(unsigned *out, box_error *err)
     return 0;
 }
 
-static int wait_connectable(unsigned port, box_error *err)
+int bench_wait_connectable(unsigned port, box_error *err)
 {
     const struct timespec pause = {.tv_nsec = CONNECT_PAUSE_MS * 1000000L};
     struct sockaddr_in a = {.sin_family = AF_INET,
@@ -129,14 +128,14 @@ static int wait_connectable(unsigned port, box_error *err)
 static int start_nghttpd(const bench_files *f, bench_peer *p, box_error *err)
 {
     char port[16];
-    if (free_port(&p->port, err) < 0)
+    if (bench_free_port(&p->port, err) < 0)
         return -1;
     (void)snprintf(port, sizeof port, "%u", p->port);
     const char *const argv[] = {"nghttpd",   "-n1", "-d",   f->dir,  "-a",
                                 "127.0.0.1", port,  f->key, f->cert, NULL};
     if (bench_process_start(argv, SERVER_CPU, &p->process, err) < 0)
         return -1;
-    return wait_connectable(p->port, err);
+    return bench_wait_connectable(p->port, err);
 }
 
 /* Both print "ready tls=PORT ...". */

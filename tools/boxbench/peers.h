@@ -30,6 +30,11 @@ typedef struct bench_files {
 int bench_files_make(bench_files *f, box_error *err) BOX_MUST_USE;
 void bench_files_remove(const bench_files *f);
 
+/* A port nobody listens on just now, for servers that do not tell which one they got. */
+int bench_free_port(unsigned *out, box_error *err) BOX_MUST_USE;
+/* Until somebody listens on it. */
+int bench_wait_connectable(unsigned port, box_error *err) BOX_MUST_USE;
+
 /* Where those servers are: build/PRESET/bin/boxbench -> build/PRESET/tests. */
 int bench_find_servers(char out[static PATH_MAX], box_error *err) BOX_MUST_USE;
 /* dir: where box-echo-server and box-grpcxx-server are. */

@@ -21,9 +21,10 @@ static int spawn_on(int cpu, const char *const argv[], const posix_spawn_file_ac
 {
     cpu_set_t before, wanted;
     CPU_ZERO(&wanted);
-    CPU_SET(cpu, &wanted);
+    if (cpu >= 0)
+        CPU_SET((size_t)cpu, &wanted);
     if (sched_getaffinity(0, sizeof before, &before) < 0 ||
-        sched_setaffinity(0, sizeof wanted, &wanted) < 0)
+        (cpu >= 0 && sched_setaffinity(0, sizeof wanted, &wanted) < 0))
         return box_fail_errno(err, "use processor %d", cpu);
     /* posix_spawnp wants char *const[] and does not write to it. */
     union {

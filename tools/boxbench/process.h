@@ -11,7 +11,8 @@ typedef struct bench_process {
     int out;   /* its stdout; -1: none */
 } bench_process;
 
-/* argv[0] is looked up in PATH when it holds no slash. cpu: the only one it may use. Its stderr is
+/* argv[0] is looked up in PATH when it holds no slash. cpu: the only one it may use,
+ * below 0 any. Its stderr is
  * dropped. */
 int bench_process_start(const char *const argv[], int cpu, bench_process *out, box_error *err)
     BOX_MUST_USE;

@@ -1,0 +1,10 @@
+/* How fast one attached caller gets the bytes of a process that floods, beside what TLS alone
+ * carries between two processes of this machine. */
+#pragma once
+
+#include <stdbool.h>
+
+#include "load.h"
+
+/* Prints both, in MiB a second, and their ratio. */
+int bench_attach(const load_target *t, bool quick, bool json, box_error *err) BOX_MUST_USE;
