@@ -33,7 +33,7 @@ struct box_agent {
     uint32_t expect; /* processes of an earlier boxd that it has not told of yet */
     bool start_unanswered;
     uint64_t starting_id; /* of that START */
-    uint64_t managing; /* the process whose MANAGED ends that; 0 = STARTED does */
+    uint64_t managing;    /* the process whose MANAGED ends that; 0 = STARTED does */
     bool lost;
     box_error why;
     bool protocol;

@@ -93,7 +93,7 @@ class Process(ProcessCase):
 
 class Attach(ProcessCase):
     def test_it_is_a_clean_pipe(self):
-        self.begin("--shell", "cat; echo to-err >&2; exit 5")
+        self.begin("--journal", "4MiB", "--shell", "cat; echo to-err >&2; exit 5")
         data = os.urandom(3 * MIB)
         code, out, err = self.cli("attach", "--stdio", self.sid, stdin=data)
         self.assertEqual((code, err), (5, "to-err\n"))

@@ -24,7 +24,7 @@ class Case(ProcessCase):
 
     def echo(self, data):
         """What `cat` gives back for these pieces."""
-        self.start(["cat"])
+        self.start(["cat"], journal_limit_bytes=4 * MIB)
         a = Attachment(self, stdout_offset=0, write=True)
         a.attached()
         for piece in data:
