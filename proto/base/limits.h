@@ -394,6 +394,10 @@
  * need not wait for all of them; how many more wait in boxd. */
 #define BOX_WARDEN_OPEN_PER_TENANT    6
 #define BOX_WARDEN_WAITING_PER_TENANT 1024
+/* After boxd started: how long answers about backends wait for the first HELLO of each warden
+ * (a private boxd is asked at once; its warden needs milliseconds), and how often they look. */
+#define BOX_WARDEN_FIRST_HELLO_MS 2000
+#define BOX_WARDEN_FIRST_LOOK_MS  2
 /* Pause before connecting again: doubled from the first to the second. */
 #define BOX_WARDEN_RETRY_MS     100
 #define BOX_WARDEN_MAX_RETRY_MS 5000

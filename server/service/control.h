@@ -1,5 +1,6 @@
 /* ControlService: the server itself: start-up, health, backends, who calls, the end. Answers from
- * memory, so no handler waits. */
+ * memory, so no handler waits; but what is asked about backends is answered once the first HELLO of
+ * each warden came or failed, at most BOX_WARDEN_FIRST_HELLO_MS later. */
 #pragma once
 
 #include "policy/policy.h"

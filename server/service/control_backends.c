@@ -4,7 +4,7 @@
 #include "service/session_convert.h"
 #include "warden/protocol.h"
 
-static size_t reports_of(box_control *c, box_backend_report out[BOX_CONTROL_MAX_BACKENDS])
+size_t box_control_reports(box_control *c, box_backend_report out[BOX_CONTROL_MAX_BACKENDS])
 {
     const box_control_facts *f = &c->config.facts;
     return f->backends(f->arg, out, BOX_CONTROL_MAX_BACKENDS);
@@ -18,7 +18,7 @@ static box_backend_report *new_reports(void)
 bool box_control_selected(box_control *c, box_backend_report *out)
 {
     BOX_AUTO(box_freep) box_backend_report *reports = new_reports();
-    size_t n = reports_of(c, reports);
+    size_t n = box_control_reports(c, reports);
     for (size_t i = 0; i < n; i++) {
         if (reports[i].selected) {
             *out = reports[i];
@@ -33,13 +33,13 @@ static bool is_unsafe(const box_backend_report *b)
     return b->available && b->isolation == 0;
 }
 
-int box_control_health(box_call *call, const Box__V1__HealthRequest *r, box_error *err)
+static int answer_health(box_call *call, const char *name, box_error *err)
 {
     box_backend_report b;
     Box__V1__HealthResponse response;
     static char none[] = "no backend works: see ListBackends";
-    (void)r;   /* has no fields */
-    (void)err; /* cannot fail */
+    (void)name; /* asks for none */
+    (void)err;  /* cannot fail */
     box__v1__health_response__init(&response);
     if (box_control_selected(box_call_context(call), &b)) {
         response.name = b.name;
@@ -52,6 +52,12 @@ int box_control_health(box_call *call, const Box__V1__HealthRequest *r, box_erro
     }
     box_v1_control_service_health_answer(call, &response);
     return 0;
+}
+
+int box_control_health(box_call *call, const Box__V1__HealthRequest *r, box_error *err)
+{
+    (void)r; /* has no fields */
+    return box_control_when_known(call, "", answer_health, err);
 }
 
 /* A backend as a message, with what it points to. */
@@ -110,16 +116,15 @@ static box_backend_report *find_named(box_backend_report *reports, size_t n, con
     return NULL;
 }
 
-int box_control_get_backend_info(box_call *call, const Box__V1__GetBackendInfoRequest *r,
-                                 box_error *err)
+static int answer_info(box_call *call, const char *name, box_error *err)
 {
     BOX_AUTO(box_freep) box_backend_report *reports = new_reports();
-    size_t n = reports_of(box_call_context(call), reports);
-    box_backend_report *b = find_named(reports, n, r->backend);
-    if (b == NULL && r->backend[0] == '\0')
+    size_t n = box_control_reports(box_call_context(call), reports);
+    box_backend_report *b = find_named(reports, n, name);
+    if (b == NULL && name[0] == '\0')
         return box_fail(err, BOX_BACKEND_UNAVAILABLE, "no backend works: see ListBackends");
     if (b == NULL)
-        return box_violation(err, "backend", "no backend %.64s is configured", r->backend);
+        return box_violation(err, "backend", "no backend %.64s is configured", name);
     backend_view v;
     Box__V1__GetBackendInfoResponse response;
     box__v1__get_backend_info_response__init(&response);
@@ -129,20 +134,26 @@ int box_control_get_backend_info(box_call *call, const Box__V1__GetBackendInfoRe
     return 0;
 }
 
+int box_control_get_backend_info(box_call *call, const Box__V1__GetBackendInfoRequest *r,
+                                 box_error *err)
+{
+    return box_control_when_known(call, r->backend, answer_info, err);
+}
+
 static int by_name(const void *a, const void *b)
 {
     return strcmp(((const box_backend_report *)a)->name, ((const box_backend_report *)b)->name);
 }
 
-int box_control_list_backends(box_call *call, const Box__V1__ListBackendsRequest *r, box_error *err)
+static int answer_list(box_call *call, const char *name, box_error *err)
 {
     BOX_AUTO(box_freep) box_backend_report *reports = new_reports();
-    size_t n = reports_of(box_call_context(call), reports);
+    size_t n = box_control_reports(box_call_context(call), reports);
     Box__V1__BackendInfo *messages[BOX_CONTROL_MAX_BACKENDS];
     BOX_AUTO(box_freep) backend_view *views = box_alloc_array(n + 1, sizeof *views);
     Box__V1__ListBackendsResponse response;
-    (void)r;   /* has no fields */
-    (void)err; /* cannot fail */
+    (void)name; /* asks for none */
+    (void)err;  /* cannot fail */
     qsort(reports, n, sizeof *reports, by_name);
     for (size_t i = 0; i < n; i++) {
         view_backend(&views[i], &reports[i]);
@@ -153,4 +164,10 @@ int box_control_list_backends(box_call *call, const Box__V1__ListBackendsRequest
     response.n_backends = n;
     box_v1_control_service_list_backends_answer(call, &response);
     return 0;
+}
+
+int box_control_list_backends(box_call *call, const Box__V1__ListBackendsRequest *r, box_error *err)
+{
+    (void)r; /* has no fields */
+    return box_control_when_known(call, "", answer_list, err);
 }

@@ -19,7 +19,15 @@ struct box_control {
 
 box_control_settings box_control_settings_get(box_control *c);
 
-/* control_backends.c: the selected backend; false when there is none. */
+/* control_wait.c: calls answer once no warden's first HELLO is awaited any more, at once when none
+ * is; not for a call that is over by then. What it returns is the call's end as a handler's is.
+ * `name` (a request's; copied) is passed on. */
+typedef int (*box_control_answer)(box_call *call, const char *name, box_error *err);
+int box_control_when_known(box_call *call, const char *name, box_control_answer answer,
+                           box_error *err);
+/* control_backends.c: */
+size_t box_control_reports(box_control *c, box_backend_report out[BOX_CONTROL_MAX_BACKENDS]);
+/* The selected backend; false when there is none. */
 bool box_control_selected(box_control *c, box_backend_report *out);
 int box_control_health(box_call *call, const Box__V1__HealthRequest *r, box_error *err);
 int box_control_get_backend_info(box_call *call, const Box__V1__GetBackendInfoRequest *r,

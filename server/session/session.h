@@ -277,6 +277,7 @@ void box_session_watch_free(box_session_watch *w);
 typedef struct box_backend_report {
     char name[64];
     bool available;
+    bool connecting;     /* its first HELLO is awaited: the rest says nothing yet */
     bool selected;       /* what `backend` of the configuration means now */
     uint32_t guarantees; /* box_guarantee bits */
     uint32_t isolation;  /* 0 none, 1 process, 2 container, 3 virtual machine */

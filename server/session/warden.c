@@ -16,6 +16,7 @@ static void set_report(box_warden *w, bool available, const char *detail)
 {
     box_lock_take(&w->lock);
     w->report.available = available;
+    w->report.connecting = false;
     (void)snprintf(w->report.detail, sizeof w->report.detail, "%s", detail);
     box_lock_release(&w->lock);
 }
@@ -349,6 +350,7 @@ box_warden *box_warden_new(box_loop *loop, const box_backend_config *config,
     box_lock_init(&w->lock);
     (void)snprintf(w->report.name, sizeof w->report.name, "%s", config->name);
     (void)snprintf(w->report.detail, sizeof w->report.detail, "not connected yet");
+    w->report.connecting = true;
     box_loop_post(loop, start, w);
     return w;
 }

@@ -2,6 +2,8 @@
 
 #include "service_harness.h"
 
+#include <limits.h>
+
 #include "box/v1/control.box.h"
 #include "box/v1/types.fields.h"
 #include "policy/token.h"
@@ -19,6 +21,7 @@ typedef struct fixture {
     /* what the fakes answer and were told */
     box_backend_report backends[3];
     size_t n_backends;
+    unsigned looks; /* how often the last of them is still connecting; 0 = it is not */
     box_control_settings applied;
     int applies;
     bool refuse_apply;
@@ -30,6 +33,12 @@ static size_t fake_backends(void *arg, box_backend_report *out, size_t max)
     fixture *f = arg;
     size_t n = f->n_backends < max ? f->n_backends : max;
     memcpy(out, f->backends, n * sizeof *out);
+    if (f->looks > 0 && n > 0) {
+        f->looks--;
+        out[n - 1].connecting = true;
+        out[n - 1].available = false;
+        (void)snprintf(out[n - 1].detail, sizeof out[n - 1].detail, "not connected yet");
+    }
     return n;
 }
 
@@ -269,6 +278,71 @@ static void one_backend_is_found_by_name_or_selection(void **state)
     r.backend = harness_text("");
     assert_int_equal(ask(f, CONTROL("GetBackendInfo"), &r.base, &harness_root, NULL),
                      BOX_BACKEND_UNAVAILABLE);
+}
+
+static void backends_that_are_connecting_are_waited_for(void **state)
+{
+    fixture *f = *state;
+    Box__V1__HealthRequest h;
+    Box__V1__HealthResponse *health = NULL;
+    Box__V1__GetStatusRequest s;
+    Box__V1__GetStatusResponse *status = NULL;
+    Box__V1__ListBackendsRequest l;
+    Box__V1__ListBackendsResponse *list = NULL;
+    Box__V1__GetBackendInfoRequest i;
+    Box__V1__GetBackendInfoResponse *info = NULL;
+    box__v1__health_request__init(&h);
+    box__v1__get_status_request__init(&s);
+    box__v1__list_backends_request__init(&l);
+    box__v1__get_backend_info_request__init(&i);
+    f->n_backends = 1;
+    f->looks = 3;
+    assert_int_equal(ask(f, CONTROL("Health"), &h.base, &harness_root, &health), BOX_NONE);
+    assert_true(health->available);
+    harness_drop(health);
+    f->looks = 3;
+    assert_int_equal(ask(f, CONTROL("GetStatus"), &s.base, &harness_root, &status), BOX_NONE);
+    assert_true(status->available);
+    harness_drop(status);
+    f->looks = 3;
+    assert_int_equal(ask(f, CONTROL("ListBackends"), &l.base, &harness_root, &list), BOX_NONE);
+    assert_true(list->backends[0]->available);
+    harness_drop(list);
+    f->looks = 3;
+    i.backend = harness_text("namespace");
+    assert_int_equal(ask(f, CONTROL("GetBackendInfo"), &i.base, &harness_root, &info), BOX_NONE);
+    assert_true(info->backend->available);
+    harness_drop(info);
+    f->looks = 3;
+    i.backend = harness_text("lxc");
+    assert_int_equal(ask(f, CONTROL("GetBackendInfo"), &i.base, &harness_root, NULL),
+                     BOX_VALIDATION);
+    assert_int_equal(f->looks, 0);
+}
+
+static void a_backend_that_never_answers_is_not_waited_for_forever(void **state)
+{
+    fixture *f = *state;
+    Box__V1__ListBackendsRequest r;
+    Box__V1__ListBackendsResponse *list = NULL;
+    box__v1__list_backends_request__init(&r);
+    f->looks = UINT_MAX;
+    assert_int_equal(ask(f, CONTROL("ListBackends"), &r.base, &harness_root, &list), BOX_NONE);
+    assert_string_equal(list->backends[0]->error, "not connected yet");
+    assert_true(list->backends[1]->available);
+    harness_drop(list);
+}
+
+static void a_caller_who_goes_while_they_connect_leaves_nothing(void **state)
+{
+    fixture *f = *state;
+    Box__V1__HealthRequest r;
+    box__v1__health_request__init(&r);
+    f->looks = UINT_MAX;
+    f->h.cancel = true;
+    assert_int_equal(ask(f, CONTROL("Health"), &r.base, &harness_root, NULL), BOX_CANCELLED);
+    f->h.cancel = false;
+    assert_int_equal(f->looks, UINT_MAX - 1);
 }
 
 static void metrics_need_the_scope_of_the_whole_server(void **state)
@@ -770,6 +844,9 @@ int main(void)
         WITH_CONTROL(a_backend_without_isolation_is_called_unsafe),
         WITH_CONTROL(backends_are_listed_by_name_with_every_guarantee),
         WITH_CONTROL(one_backend_is_found_by_name_or_selection),
+        WITH_CONTROL(backends_that_are_connecting_are_waited_for),
+        WITH_CONTROL(a_backend_that_never_answers_is_not_waited_for_forever),
+        WITH_CONTROL(a_caller_who_goes_while_they_connect_leaves_nothing),
         WITH_CONTROL(metrics_need_the_scope_of_the_whole_server),
         WITH_CONTROL(metrics_are_the_servers_numbers_as_text),
         WITH_CONTROL(a_page_without_room_is_an_error),

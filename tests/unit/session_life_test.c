@@ -540,7 +540,7 @@ static void backends_are_reported(void **state)
     box_backend_report report;
     box_backends_report(r->all, 0, &report);
     assert_string_equal(report.name, "namespace");
-    assert_true(report.available && report.selected);
+    assert_true(report.available && report.selected && !report.connecting);
     assert_int_equal(report.guarantees, r->warden.guarantees);
     assert_string_equal(report.detail, "a fake");
     assert_true(box_backends_find(r->all, "local", &report));
@@ -843,6 +843,13 @@ static int listen_at(const char *path)
     return fd;
 }
 
+static bool is_connecting(rig *r)
+{
+    box_backend_report report;
+    box_backends_report(r->all, 0, &report);
+    return report.connecting;
+}
+
 static void a_warden_that_comes_back_is_told_what_to_keep(void **state)
 {
     (void)state;
@@ -865,7 +872,9 @@ static void a_warden_that_comes_back_is_told_what_to_keep(void **state)
                              .backends = &backend,
                              .n_backends = 1};
     assert_int_equal(box_sessions_new(&c, &r.all, &err), 0);
+    assert_true(is_connecting(&r));
     rig_settle(&r);
+    assert_false(is_connecting(&r));
     answer a;
     rig_create(&r, &a, "s", NULL);
     assert_int_equal(a.error.reason, BOX_BACKEND_UNAVAILABLE); /* nobody listens yet */
