@@ -331,6 +331,33 @@ static void together_they_get_what_there_is_and_no_more(void **state)
     end_fixture(&f);
 }
 
+/* Two, each of 100 MiB and 3 tmpfs of 1 MiB, whose workspaces would not fit. */
+static void they_are_no_memory_of_all_sandboxes_together(void **state)
+{
+    (void)state;
+    fixture f = new_fixture("maxima: {total_memory: 250MiB}\n");
+    test_boxd b = new_boxd(&f);
+    box_warden_create wanted = {.memory_bytes = 100 * MIB,
+                                .workspace_bytes = 300 * MIB,
+                                .tmp_bytes = MIB,
+                                .home_bytes = MIB,
+                                .shm_bytes = MIB};
+    test_box first;
+    test_box second;
+    test_box_create(&b, &f.warden, wanted, &first);
+    wanted.flags = BOX_CREATE_PERSISTENT;
+    wanted.workspace_bytes = 200 * MIB;
+    test_box_create(&b, &f.warden, wanted, &second);
+    box_error err = test_box_refused(&b, &f.warden, wanted);
+    assert_int_equal(err.reason, BOX_MEMORY_BUDGET);
+    assert_string_equal(box_error_get(&err, "limit"), "total_memory");
+    assert_string_equal(box_error_get(&err, "used"), "216006656");
+    test_box_destroy(&b, &first);
+    test_box_destroy(&b, &second);
+    test_boxd_close(&b);
+    end_fixture(&f);
+}
+
 /* More than are ready: those that wait for theirs get them too, each its own. */
 static void several_are_made_at_once_and_share_nothing(void **state)
 {
@@ -501,6 +528,7 @@ int main(void)
         cmocka_unit_test(a_persistent_or_asked_for_one_is_on_disk_whatever_its_size),
         cmocka_unit_test(without_a_directory_none_is_on_disk),
         cmocka_unit_test(a_host_that_cannot_says_why),
+        cmocka_unit_test(they_are_no_memory_of_all_sandboxes_together),
         cmocka_unit_test(together_they_get_what_there_is_and_no_more),
         cmocka_unit_test(several_are_made_at_once_and_share_nothing),
         cmocka_unit_test(one_that_is_kept_keeps_its_files_over_a_restart),
