@@ -322,15 +322,19 @@ static void commands_of_a_session_run_one_at_a_time_in_order(void **state)
     rig *r = *state;
     outcome first = {0}, second = {0}, third = {0};
     rig_exec(r, &first, "s", "hang");
-    rig_exec(r, &second, "s", "echo two");
+    rig_exec(r, &second, "s", "hang");
     rig_exec(r, &third, "s", "echo three");
     assert_true(first.started);
     assert_false(second.started || third.started);
     fake_sandbox *box = fake_warden_only(&r->warden);
     fake_program_exit(box, fake_sandbox_find(box, "hang"), 0, 0, 0, 0);
     rig_settle(r);
-    assert_true(first.done && second.done && third.done);
-    assert_string_equal(second.out, "two");
+    assert_true(first.done && second.started);
+    assert_false(second.done || third.started);
+    fake_program_exit(box, fake_sandbox_find(box, "hang"), 0, 0, 0, 0);
+    rig_settle(r);
+    assert_true(second.done && third.done);
+    assert_string_equal(third.out, "three");
     outcome_free(&first);
     outcome_free(&second);
     outcome_free(&third);
@@ -634,12 +638,17 @@ static void a_sandbox_that_vanishes_is_never_exit_zero_and_is_rebuilt(void **sta
     assert_int_equal(box_session_get(r->all, "t", "s", &info, &err), 0);
     assert_int_equal(info.state, BOX_SESSION_ERROR);
     assert_int_equal(info.stop_reason, BOX_STOP_LOST);
+    box_uid lost = info.uid;
     box_session_info_done(&info);
     rig_exec(r, &o, "s", "echo anew");
     assert_string_equal(o.out, "anew");
     assert_true(o.created);
     assert_int_equal(o.rebuilds, 1);
     outcome_free(&o);
+    assert_int_equal(box_session_get(r->all, "t", "s", &info, &err), 0);
+    assert_int_equal(info.state, BOX_SESSION_RUNNING);
+    assert_false(box_uid_equal(&info.uid, &lost));
+    box_session_info_done(&info);
 }
 
 static void waiting_commands_of_a_lost_sandbox_run_in_the_new_one(void **state)

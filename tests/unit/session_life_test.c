@@ -333,7 +333,10 @@ static void a_stopped_record_stays_an_hour_and_a_new_create_makes_a_new_uid(void
     rig_settle(r);
     answer_free(&b);
     rig_wait(r, 3590 * BOX_SECOND);
-    assert_int_equal(state_of(r, "s"), BOX_SESSION_STOPPED);
+    box_session_info info = info_of(r, "s");
+    assert_int_equal(info.state, BOX_SESSION_STOPPED);
+    assert_int_equal(info.stop_reason, BOX_STOP_REQUESTED);
+    box_session_info_done(&info);
     rig_wait(r, 15 * BOX_SECOND);
     assert_int_equal(state_of(r, "s"), 0);
 }
