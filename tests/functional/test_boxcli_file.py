@@ -164,6 +164,20 @@ class Copy(Case):
         self.assertEqual(sorted(os.listdir(self.local("out/evil"))), ["d"])
         self.assertFalse(os.path.exists(self.local("x")))
 
+    def test_what_a_sandbox_names_does_nothing_to_a_terminal(self):
+        self.sh("mkdir -p \"$(printf 'bad\\033[31m')\"; mkfifo \"$(printf 'bad\\033[31m/p')\"")
+        os.makedirs(self.local("out/workspace"))
+        os.symlink(self.here, self.local("out/workspace/bad\x1b[31m"))
+        code, _, err = self.cli("cp", "-r", f"{self.sid}:/workspace", self.local("out"))
+        self.assertEqual(code, 1, err)
+        self.assertIn("cannot enter bad?[31m", err)
+        self.assertNotIn("\033", err)
+
+    def test_nothing_but_the_copies_is_left(self):
+        self.sh("mkdir t; echo a >t/a; echo b >t/b")
+        self.cp("-r", f"{self.sid}:t", self.local("back"))
+        self.assertEqual(sorted(os.listdir(self.local("back"))), ["a", "b"])
+
     def test_what_is_not_there(self):
         self.fails(1, "cp", f"{self.sid}:none", self.local("x"), says=["FILE_NOT_FOUND"])
         self.assertFalse(os.path.exists(self.local("x")))

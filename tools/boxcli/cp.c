@@ -10,6 +10,7 @@
 #include "args.h"
 #include "base/alloc.h"
 #include "base/fd.h"
+#include "base/id.h"
 #include "base/limits.h"
 #include "box/v1/file.client.h"
 
@@ -22,9 +23,21 @@ typedef struct copy {
     bool failed; /* something was left out; the rest goes on */
 } copy;
 
+/* A name goes to a terminal, and a sandbox may have chosen it. */
+static void say(const char *before, const char *name, const char *behind)
+{
+    BOX_AUTO(box_freep) char *shown = box_strdup(name);
+    fprintf(stderr, "boxcli: %s%s%s\n", before, cli_clean(shown), behind);
+}
+
 static int complain(copy *cp, const char *what, const char *path)
 {
-    fprintf(stderr, "boxcli: %s %s: %s\n", what, path, strerror(errno));
+    const char *why = strerror(errno);
+    char before[64];
+    char behind[128];
+    (void)snprintf(before, sizeof before, "%s ", what);
+    (void)snprintf(behind, sizeof behind, ": %s", why);
+    say(before, path, behind);
     cp->failed = true;
     return -1;
 }
@@ -119,7 +132,7 @@ static int put_entry(copy *cp, int dir, const char *name, char *target, int dept
     BOX_AUTO(box_closep) int fd =
         openat(dir, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
     if (fd < 0 && errno == ELOOP) {
-        fprintf(stderr, "boxcli: %s is a link: left out\n", name);
+        say("", name, " is a link: left out");
         return 0;
     }
     if (fd < 0 || fstat(fd, &st) < 0)
@@ -127,7 +140,7 @@ static int put_entry(copy *cp, int dir, const char *name, char *target, int dept
     if (S_ISDIR(st.st_mode))
         return put_tree(cp, fd, target, depth + 1);
     if (!S_ISREG(st.st_mode)) {
-        fprintf(stderr, "boxcli: %s is no regular file: left out\n", name);
+        say("", name, " is no regular file: left out");
         return 0;
     }
     return upload(cp, fd, name, target, (int)(st.st_mode & 0777));
@@ -214,14 +227,18 @@ static int download(copy *cp, char *source, int fd, int *permissions)
     return rc < 0 ? fail(cp, &err) : 0;
 }
 
-/* Beside its place first: a copy that breaks off leaves what was there. */
+/* Beside its place first: a copy that breaks off leaves what was there. The name is new, so that
+ * nobody who can write here has made the file before. */
 static int get_file(copy *cp, char *source, int dir, const char *name)
 {
-    char temporary[64];
+    char uid[BOX_UID_TEXT];
+    char temporary[BOX_UID_TEXT + 16];
     int permissions = 0644;
-    (void)snprintf(temporary, sizeof temporary, ".boxcli-%ld", (long)getpid());
+    box_uid random = box_uid_new();
+    box_uid_text(&random, uid);
+    (void)snprintf(temporary, sizeof temporary, ".boxcli-%s", uid);
     BOX_AUTO(box_closep) int fd =
-        openat(dir, temporary, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
+        openat(dir, temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (fd < 0)
         return complain(cp, "cannot write", name);
     int rc = download(cp, source, fd, &permissions);
@@ -248,7 +265,7 @@ static int get_entry(copy *cp, const char *dir_path, Box__V1__FileInfo *info, in
     char path[NAME_BYTES];
     const char *name = last_name(info->path);
     if (name == NULL || join(dir_path, name, path) < 0) {
-        fprintf(stderr, "boxcli: a name in %s cannot be one here: left out\n", dir_path);
+        say("a name in ", dir_path, " cannot be one here: left out");
         cp->failed = true;
         return 0;
     }
@@ -256,10 +273,7 @@ static int get_entry(copy *cp, const char *dir_path, Box__V1__FileInfo *info, in
         return get_tree(cp, path, dir, name, depth + 1);
     if (info->kind == BOX__V1__FILE_KIND__FILE_KIND_REGULAR)
         return get_file(cp, path, dir, name);
-    char *shown = strdup(path);
-    if (shown != NULL)
-        fprintf(stderr, "boxcli: %s is no regular file: left out\n", cli_clean(shown));
-    free(shown);
+    say("", path, " is no regular file: left out");
     return 0;
 }
 
