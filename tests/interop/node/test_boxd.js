@@ -18,7 +18,7 @@ const test = (name, fn) => nodeTest(name, { timeout: 2 * WAIT_MS }, fn);
 const OPTIONS = { 'grpc.max_receive_message_length': -1, 'grpc.max_send_message_length': -1 };
 const loadProtos = (files, includeDirs) => grpc.loadPackageDefinition(protoLoader.loadSync(files,
   { keepCase: true, longs: Number, enums: String, defaults: true, oneofs: true, includeDirs }));
-const api = loadProtos(['control', 'session', 'exec', 'process', 'admin', 'tool'].map((n) => `box/v1/${n}.proto`),
+const api = loadProtos(['control', 'session', 'exec', 'process', 'file', 'admin', 'tool'].map((n) => `box/v1/${n}.proto`),
   [PROTO_DIR, THIRD_PARTY]).box.v1;
 const health = loadProtos(['grpc/health/v1/health.proto'], [THIRD_PARTY]).grpc.health.v1;
 const target = process.env.BOX_ENDPOINT;
@@ -36,7 +36,7 @@ function connect(secret) {
       done(null, metadata);
     })) : tls;
   const made = {};
-  for (const name of ['Control', 'Session', 'Exec', 'Process', 'Admin', 'Tool']) {
+  for (const name of ['Control', 'Session', 'Exec', 'Process', 'File', 'Admin', 'Tool']) {
     made[name] = new api[`${name}Service`](target, credentials, OPTIONS);
     clients.push(made[name]);
   }
@@ -376,6 +376,51 @@ test('managed processes: each method', async () => {
   assert.ok(['signal', 'exit_code'].some((k) => s.exited[k] === stopped.verdict[k]));
   assert.deepStrictEqual([s.kinds[0], s.kinds.at(-1)], ['attached', 'exited']);
   assert.strictEqual((await call('WaitManagedProcess', { condition: 'WAIT_CONDITION_EXITED' })).met, true);
+});
+
+test('every method of FileService', async () => {
+  const session_id = 'node-files';
+  await unary(box.Session, 'CreateSession', { session_id });
+  const file = (method, fields) => unary(box.File, method, { session_id, ...fields });
+  const data = crypto.randomBytes(5 * MIB);
+  const sha256 = crypto.createHash('sha256').update(data).digest();
+
+  const written = await file('WriteFile', { path: 'src/a.js', data: Buffer.from('let a = 1;\n') });
+  assert.strictEqual(written.created, true);
+  const read = await file('ReadFile', { path: 'src/a.js' });
+  assert.deepStrictEqual([read.text, read.total_lines, read.truncated_by],
+    ['let a = 1;', 1, 'TRUNCATED_BY_UNSPECIFIED']);
+  const edited = await file('EditFile', { path: 'src/a.js',
+    edits: [{ old_data: Buffer.from('1'), new_data: Buffer.from('2') }] });
+  assert.match(edited.diff.toString(), /-let a = 1;\n\+let a = 2;\n/);
+  assert.strictEqual((await file('StatFile', { path: 'src/a.js' })).info.kind, 'FILE_KIND_REGULAR');
+  await file('MakeDirectory', { path: 'deep/er', parents: true });
+  await file('MoveFile', { source_path: 'src/a.js', target_path: 'deep/er/b.js' });
+  const globbed = await file('Glob', { pattern: '**/*.js' });
+  assert.deepStrictEqual(globbed.matches.map((m) => m.path), ['/workspace/deep/er/b.js']);
+  const found = await file('Grep', { pattern: 'a = \\d', include: ['*.js'] });
+  assert.deepStrictEqual(found.matches.map((m) => [m.line.line_number, m.line.text]), [[1, 'let a = 2;']]);
+  const listed = await file('ListDirectory', { path: 'deep', depth: 2 });
+  assert.deepStrictEqual(listed.entries.map((e) => e.path),
+    ['/workspace/deep/er', '/workspace/deep/er/b.js']);
+  assert.strictEqual((await file('RemoveFile', { path: 'deep', recursive: true })).removed, 3);
+
+  const uploaded = await new Promise((resolve, reject) => {
+    const call = box.File.UploadFile((error, answer) => (error ? reject(error) : resolve(answer)));
+    call.write({ start: { session_id, path: 'big', sha256, size_bytes: data.length } });
+    for (let at = 0; at < data.length; at += MIB / 4) call.write({ data: data.subarray(at, at + MIB / 4) });
+    call.end();
+  });
+  assert.deepStrictEqual([uploaded.received_bytes, uploaded.sha256.equals(sha256)], [data.length, true]);
+  const parts = [];
+  let done;
+  for await (const m of box.File.DownloadFile({ session_id, path: 'big' })) {
+    if (m.response === 'data') parts.push(m.data);
+    if (m.response === 'done') done = m.done;
+  }
+  assert.ok(Buffer.concat(parts).equals(data));
+  assert.ok(done.sha256.equals(sha256));
+  await unary(box.Session, 'DeleteSession', { session_id });
 });
 
 test('health needs no token', async () => {
