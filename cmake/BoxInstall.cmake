@@ -27,7 +27,7 @@ get_property(headers GLOBAL PROPERTY BOX_PUBLIC_HEADERS)
 get_property(names GLOBAL PROPERTY BOX_PUBLIC_HEADER_NAMES)
 get_property(header_targets GLOBAL PROPERTY BOX_PUBLIC_TARGETS)
 foreach(file IN ITEMS client/include/box/call.h client/include/box/channel.h
-        client/include/box/error.h proto/base/alloc.h proto/base/error.h proto/base/macros.h
+        client/include/box/error.h client/include/box/project.h proto/base/alloc.h proto/base/error.h proto/base/macros.h
         proto/base/reason.def proto/wire/encoding.h proto/wire/metadata.h)
     list(APPEND headers ${PROJECT_SOURCE_DIR}/${file})
     string(REGEX REPLACE "^(client/include|proto)/" "" name ${file})
