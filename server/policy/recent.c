@@ -74,8 +74,11 @@ void box_recent_free(box_recent *r)
 {
     if (r == NULL)
         return;
-    while (r->n > 0)
-        drop(r, first_of_all(r));
+    for (box_list *at = r->records.next; at != &r->records;) {
+        record *e = BOX_CONTAINER(at, record, of_all);
+        at = at->next;
+        drop(r, e);
+    }
     box_map_free(r->tenants);
     box_lock_done(&r->lock);
     free(r);
@@ -165,8 +168,12 @@ void box_recent_forget(box_recent *r, const char *tenant)
 {
     box_lock_take(&r->lock);
     const tenant_errors *t = box_map_get(r->tenants, tenant);
-    for (size_t left = t != NULL ? t->n : 0; left > 0; left--) /* the last one takes t along */
-        drop(r, first_of(t));
+    size_t left = t != NULL ? t->n : 0; /* the last one takes t along */
+    for (box_list *at = left > 0 ? t->records.next : NULL; left > 0; left--) {
+        record *e = BOX_CONTAINER(at, record, of_tenant);
+        at = at->next;
+        drop(r, e);
+    }
     box_lock_release(&r->lock);
 }
 

@@ -72,7 +72,7 @@ static int list_tools(box_call *call, const Box__V1__ListToolsRequest *r, box_er
     if (r->session_id[0] != '\0' &&
         box_session_get(box->sessions, who->tenant, r->session_id, &info, err) < 0)
         return -1;
-    tool_view views[BOX_MAX_TOOLS];
+    tool_view views[BOX_MAX_TOOLS] = {0};
     Box__V1__Tool *pointers[BOX_MAX_TOOLS];
     Box__V1__ListToolsResponse response;
     box__v1__list_tools_response__init(&response);

@@ -70,7 +70,7 @@ void box_view_tools(box_tool_choice_view *v, const box_tool_choice *c)
     if (c->n_settings == 0)
         return;
     v->settings = box_alloc_array(c->n_settings, sizeof *v->settings);
-    v->pointers = box_alloc_array(c->n_settings, sizeof *v->pointers);
+    v->pointers = box_alloc_array(c->n_settings, sizeof(void *));
     v->timeouts = box_alloc_array(c->n_settings, sizeof *v->timeouts);
     for (size_t i = 0; i < c->n_settings; i++) {
         const box_tool_setting *s = &c->settings[i];

@@ -463,8 +463,11 @@ static void end(mcp *m)
 {
     box_error err;
     Box__V1__DeleteSessionResponse *response = NULL;
-    while (!box_list_empty(&m->requests))
-        request_free(BOX_CONTAINER(m->requests.next, request, link));
+    for (box_list *at = m->requests.next; at != &m->requests;) {
+        request *r = BOX_CONTAINER(at, request, link);
+        at = at->next;
+        request_free(r);
+    }
     box_client_free(m->extending);
     mcp_lines_done(&m->lines);
     if (!m->own || !m->used)

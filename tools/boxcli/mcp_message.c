@@ -127,8 +127,7 @@ static char *line_of(json_t *message)
         abort();
     size_t len = strlen(text);
     char *line = box_alloc(len + 2);
-    memcpy(line, text, len);
-    line[len] = '\n';
+    (void)snprintf(line, len + 2, "%s\n", text);
     return line;
 }
 
