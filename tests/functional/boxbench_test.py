@@ -35,6 +35,15 @@ def check_box(boxbench):
     assert set(some["floor"]) == {"spawn", "spawn_all"} and "c1" in some["health"], some
 
 
+def check_files(boxbench):
+    r = report(boxbench, "--files")
+    for case in (r["health"], r["read"]):
+        assert 0 < case["p50_us"] <= case["p99_us"], case
+    assert set(r["bytes_per_second"]) == {"openssl", "upload", "download"}, r
+    assert set(r["ratios"]) == {"read_to_health", "upload_to_openssl", "download_to_openssl"}, r
+    assert all(v > 0 for v in r["ratios"].values()), r
+
+
 def check_rpc(boxbench):
     r = report(boxbench, "--rpc")
     for peer in "box", "grpcxx", "nghttpd":
@@ -77,6 +86,7 @@ def main():
         check_refusals(sys.argv[1])
     else:
         check_box(sys.argv[1])
+        check_files(sys.argv[1])
 
 
 main()

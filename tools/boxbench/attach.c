@@ -49,7 +49,7 @@ static int start_shell(const char *script, bench_process *out, box_error *err)
 
 /* -nbio: else s_server waits for the client's word where it took a handshake's end for one, and
  * nothing comes. */
-static int measure_openssl(const bench_files *f, uint64_t ns, double *rate, box_error *err)
+int bench_openssl_rate(const bench_files *f, uint64_t ns, double *rate, box_error *err)
 {
     char text[2 * PATH_MAX + 256];
     unsigned port;
@@ -202,7 +202,7 @@ static int measure(const load_target *t, const bench_files *f, bool quick, doubl
     uint64_t ns = (quick ? QUICK_MS : ROUND_MS) * BOX_MS;
     for (int i = 0; i < ROUNDS; i++) {
         double rate[2] = {0};
-        if (measure_openssl(f, ns, &rate[0], err) < 0)
+        if (bench_openssl_rate(f, ns, &rate[0], err) < 0)
             return box_wrap(err, "openssl");
         if (measure_box(t, ns, &rate[1], err) < 0)
             return box_wrap(err, "attach");

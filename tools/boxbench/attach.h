@@ -5,6 +5,11 @@
 #include <stdbool.h>
 
 #include "load.h"
+#include "peers.h"
+
+/* Bytes a second from openssl s_server to s_client, read for so long. */
+int bench_openssl_rate(const bench_files *f, uint64_t ns, double *rate, box_error *err)
+    BOX_MUST_USE;
 
 /* Prints both, in MiB a second, and their ratio. */
 int bench_attach(const load_target *t, bool quick, bool json, box_error *err) BOX_MUST_USE;

@@ -10,13 +10,14 @@
 #include "attach.h"
 #include "base/macros.h"
 #include "cases.h"
+#include "files.h"
 #include "floor.h"
 #include "hostile.h"
 #include "rpc.h"
 #include "warm.h"
 
 enum { OPT_JSON = 'j', OPT_ENDPOINT = 'e', OPT_QUICK = 'q', OPT_RPC = 'r', OPT_SERVERS = 's' };
-enum { OPT_HOSTILE = 'h' + 256, OPT_ONLY, OPT_ATTACH };
+enum { OPT_HOSTILE = 'h' + 256, OPT_ONLY, OPT_ATTACH, OPT_FILES };
 enum { MAX_CASES = 16 };
 
 typedef struct bench {
@@ -25,6 +26,7 @@ typedef struct bench {
     bool rpc;
     bool hostile;
     bool attach;
+    bool files;
     const char *servers;
     const char *only; /* comma-separated beginnings of names; NULL = all cases */
     load_target target;
@@ -67,6 +69,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         return 0;
     case OPT_ATTACH:
         b->attach = true;
+        return 0;
+    case OPT_FILES:
+        b->files = true;
         return 0;
     case OPT_SERVERS:
         b->servers = arg;
@@ -314,6 +319,9 @@ int main(int argc, char **argv)
         {.name = "attach",
          .key = OPT_ATTACH,
          .doc = "instead: bytes of one attached caller, beside openssl"},
+        {.name = "files",
+         .key = OPT_FILES,
+         .doc = "instead: file calls, beside Health and openssl"},
         {.name = "servers",
          .key = OPT_SERVERS,
          .arg = "DIR",
@@ -331,6 +339,7 @@ int main(int argc, char **argv)
         return 1;
     (void)argp_parse(&parser, argc, argv, 0, NULL, b);
     int rc = b->attach    ? bench_attach(&b->target, b->quick, b->json, &err)
+             : b->files   ? bench_files_calls(&b->target, b->quick, b->json, &err)
              : b->hostile ? bench_hostile(b->servers, b->quick, b->json, &err)
              : b->rpc     ? bench_rpc(b->servers, b->quick, b->json, &err)
                           : bench_box(b, &err);
