@@ -7,9 +7,10 @@
 /* The outcome of a command, with what it borrows from. */
 typedef struct box_command_outcome {
     box_tool_result result;
-    box_buf output;   /* result.output */
-    char error[256];  /* result.error */
-    box_buf texts[2]; /* stdout and stderr, each cut by itself */
+    box_buf output; /* result.output */
+    char
+        error[BOX_ERROR_MSG + 64]; /* result.error; a whole message of an error and what it is of */
+    box_buf texts[2];              /* stdout and stderr, each cut by itself */
     bool cut[2];
 } box_command_outcome;
 

@@ -34,7 +34,7 @@ void box_tool_set(json_t *object, const char *key, json_t *value)
 
 void box_file_say(box_file_run *run, const char *format, ...)
 {
-    char text[BOX_FILES_MAX_PATH + 512];
+    char text[3 * BOX_FILES_MAX_PATH + 512]; /* a path, each byte of which became U+FFFD */
     box_error err;
     va_list args;
     va_start(args, format);

@@ -352,6 +352,7 @@ static int start_grep(const box_tool_request *r, box_tool_done done, void *arg, 
 
 /* --- the tools -------------------------------------------------------------------------------- */
 
+#define MOST            "1000000000000000" /* 10^15: more than any file has, and exact as a double */
 #define TEXT(name, doc) "\"" name "\":{\"type\":\"string\",\"description\":\"" doc "\"}"
 #define PATH                                                                                       \
     "\"path\":{\"type\":\"string\",\"minLength\":1,\"maxLength\":4095,\"description\":\"A path "   \
@@ -369,14 +370,16 @@ const box_tool box_file_tools[] = {
     {.name = "read",
      .description = "Reads a file of the sandbox, by lines or (encoding base64) by bytes, or lists "
                     "the names in a directory. What does not fit is said, and where to go on.",
-     .parameters = OBJECT(
-         PATH ",\"offset\":{\"type\":\"integer\",\"minimum\":1,\"description\":\"First line, from "
-              "1.\"},\"limit\":{\"type\":\"integer\",\"minimum\":1,\"maximum\":10000,"
-              "\"description\":\"Most lines; 2000 by default.\"},"
-              "\"max_bytes\":{\"type\":\"integer\",\"minimum\":1,\"maximum\":51200},"
-              "\"byte_offset\":{\"type\":\"integer\",\"minimum\":0,\"description\":\"First byte, "
-              "instead of offset.\"}," ENCODING,
-         "\"path\""),
+     .parameters =
+         OBJECT(PATH ",\"offset\":{\"type\":\"integer\",\"minimum\":1,\"maximum\":" MOST
+                     ",\"description\":\"First line, from "
+                     "1.\"},\"limit\":{\"type\":\"integer\",\"minimum\":1,\"maximum\":10000,"
+                     "\"description\":\"Most lines; 2000 by default.\"},"
+                     "\"max_bytes\":{\"type\":\"integer\",\"minimum\":1,\"maximum\":51200},"
+                     "\"byte_offset\":{\"type\":\"integer\",\"minimum\":0,\"maximum\":" MOST
+                     ",\"description\":\"First byte, "
+                     "instead of offset.\"}," ENCODING,
+                "\"path\""),
      .need = BOX_TOOL_READS,
      .start = start_read},
     {.name = "write",

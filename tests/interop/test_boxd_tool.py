@@ -714,6 +714,8 @@ class Files(Tools):
                                        ("read", {"path": "x", "limit": 10001}, "limit"),
                                        ("read", {"path": "x", "max_bytes": 51201}, "max_bytes"),
                                        ("read", {"path": "x", "offset": 1, "byte_offset": 1}, "byte_offset"),
+                                       ("read", {"path": "x", "offset": (1 << 63) - 1}, "offset"),
+                                       ("read", {"path": "x", "byte_offset": (1 << 63) - 1}, "byte_offset"),
                                        ("read", {"path": "x", "encoding": "hex"}, "encoding"),
                                        ("write", {"path": "x"}, "content"),
                                        ("write", {"path": "x", "content": "%", "encoding": "base64"}, "content"),
@@ -746,6 +748,16 @@ class FileOperation(Tools):
 
     def operate(self, operation, path, **arguments):
         return self.call("file_operation", operation=operation, file_path=path, **arguments)[1]
+
+    def test_the_longest_name_that_is_no_text_is_told_whole(self):
+        """Each of its bytes takes three in the answer, which stays text to its last one."""
+        folder = "/workspace/" + "/".join(["a" * 250] * 15)
+        self.client.out(f"mkdir -p {folder} && cd {folder} && "
+                        "touch \"$(printf '\\377%.0s' $(seq 255))\"", self.sid)
+        result = self.operate("list", folder)
+        self.assertEqual(result["status"], "success", result)
+        self.assertTrue(result["output"].endswith(f"{folder}/" + "\ufffd" * 255 + "\n"),
+                        result["output"][-300:])
 
     def test_all_operations(self):
         name = "d/a \"b'$x"
