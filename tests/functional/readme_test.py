@@ -34,11 +34,11 @@ def wanted(table, line, default):
     return next((value for key, value in table.items() if key in line), default)
 
 
-def check_terminal(source):
+def check_terminal(source, here):
     lines = [line for line in blocks(source, "At a terminal", "sh")[0].splitlines() if line]
     assert len(lines) >= 12, lines
     for line in lines:
-        done = run(["bash", "-c", line])
+        done = run(["bash", "-c", line], cwd=here)
         assert done.returncode == wanted(STATUS, line, 0), (line, done)
         assert wanted(OUTPUT, line, b"") in done.stdout, (line, done)
     done = run(["bash", "-c", "source <(boxcli completion bash) && complete -p boxcli"])
@@ -64,7 +64,8 @@ def check_programs(source, node_modules):
 def main():
     source, programs, node_modules = sys.argv[1:]
     os.environ["PATH"] = programs + os.pathsep + os.environ["PATH"]
-    check_terminal(source)
+    with tempfile.TemporaryDirectory() as here:
+        check_terminal(source, here)
     check_programs(source, node_modules)
 
 
