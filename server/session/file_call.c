@@ -117,6 +117,12 @@ static void lose_worker(box_file_call *c)
     box_files_ask_why(c);
 }
 
+static void wait_in_queue(box_file_call *c)
+{
+    box_timer_set(c->timer,
+                  box_time_add(box_loop_now(c->loop), BOX_FILES_QUEUE_SECONDS * BOX_SECOND));
+}
+
 /* Again with another worker; removing then goes on where it was, from S/agent, where the sandbox's
  * own memory does not count. */
 static bool try_again(box_file_call *c)
@@ -129,6 +135,7 @@ static bool try_again(box_file_call *c)
     box_buf_done(&c->in);
     box_buf_clear(&c->out);
     c->phase = BOX_FILE_WAITING;
+    wait_in_queue(c);
     if (box_files_want(c))
         run(c);
     return true;
@@ -534,8 +541,7 @@ int box_file_start(box_sessions *all, const box_file_request *r, const box_file_
         undo(c);
         return -1;
     }
-    box_timer_set(c->timer,
-                  box_time_add(box_loop_now(c->loop), BOX_FILES_QUEUE_SECONDS * BOX_SECOND));
+    wait_in_queue(c);
     *out = c;
     if (box_session_state_now(s, NULL) == BOX_SESSION_RUNNING)
         box_loop_post(c->loop, go, box_file_call_ref(c));

@@ -125,8 +125,8 @@ static const struct argp_option mv_options[] = {
     {.name = "parents", .key = 'p', .doc = "make missing directories"},
     {0},
 };
-static const struct argp_option no_options[] = {{0}};
 
+/* No options are NULL: argp loses what it allocates for an empty list. */
 static void take(file_args *a, const struct argp_option *options, const char *doc, int min, int max,
                  const char *summary, int argc, char **argv)
 {
@@ -288,7 +288,7 @@ static int stat_file(cli *c, int argc, char **argv)
 {
     box_error err;
     file_args a;
-    take(&a, no_options, "SESSION PATH", 2, 2, "Shows what a file is.", argc, argv);
+    take(&a, NULL, "SESSION PATH", 2, 2, "Shows what a file is.", argc, argv);
     Box__V1__StatFileRequest request;
     box__v1__stat_file_request__init(&request);
     BOX_AUTO(cli_message_freep) Box__V1__StatFileResponse *r = NULL;
