@@ -197,3 +197,9 @@ def string_map(entries):
     """A map<string, string> field of wire_fields as a dictionary."""
     pairs = [wire_fields(e) for e in entries]
     return {p.get(1, [b""])[0].decode(): p.get(2, [b""])[0].decode() for p in pairs}
+
+
+def is_tsan(programs):
+    """Whether box-warden was built with tsan, whose own thread keeps it from making a user namespace."""
+    with open(os.path.join(programs, "box-warden"), "rb") as program:
+        return b"__tsan_init" in program.read()
