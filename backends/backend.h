@@ -68,6 +68,11 @@ typedef struct box_backend_ops {
     /* An image for a workspace of up to `bytes`: empty, never used before, and gone with the last
      * descriptor when no sandbox has it. */
     int (*make_image)(box_backend *b, int64_t bytes, int *out, box_error *err);
+    /* NULL: nothing can be done ahead. What does not depend on a request: runs before create in the
+     * same process, maybe long before. Of the record uid and uid_base are filled in; the rest is
+     * in create. It saves as create does, and what was made then is destroy's. */
+    int (*prepare)(box_backend *b, const box_journal *journal, box_sandbox_record *record,
+                   box_error *err);
     /* `request` is checked and has no defaults left open. `listen_fd` is what the agent inherits;
      * `image`, when record->disk_bytes is not 0, what becomes its workspace. record->uid, instance,
      * uid_base, flags are filled in before; on failure what was made stays for destroy.

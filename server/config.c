@@ -187,8 +187,8 @@ static const box_config_key keys[] = {
 
 /* Keys of box-warden, which may share its environment (backends/warden/config.c). */
 static const char *const warden_keys[] = {
-    "socket",        "peer_uid", "instance_dir", "agent", "cgroup",
-    "allowed_roots", "images",   "maxima",       "disk",  NULL};
+    "socket", "peer_uid", "instance_dir", "agent",    "cgroup", "allowed_roots",
+    "images", "maxima",   "disk",         "standbys", NULL};
 
 /* What a check needs besides the struct. */
 typedef struct checker {

@@ -73,8 +73,8 @@ typedef struct box_agent_setup {
     uint32_t command_gid;    /* 1000 */
     uint32_t has_cgroup2;    /* BOX_AGENT_CGROUP_FD is there: a cgroup per command */
     uint32_t n_box_procs;    /* "0" written to each moves the writer, of one thread, into S/box:
-                              * `tasks`    on v1, cgroup.procs of a cgroup2 tree, which is the first
-                              * one    where    has_cgroup2 is set */
+                              * `tasks` on v1, cgroup.procs of a cgroup2 tree, which is the first one
+                              * where has_cgroup2 is set */
     uint32_t orphan_seconds; /* it ends itself when no boxd is connected to it for this long; 0 =
                               * BOX_AGENT_ORPHAN_SECONDS */
     uint32_t flags;          /* BOX_AGENT_SETUP_*: 0 in production */

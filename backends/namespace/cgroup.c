@@ -13,29 +13,21 @@
 
 enum { CPU_PERIOD_US = 100000 };
 
-static int make_dir(const char *path, box_error *err)
+/* box-OWNER may be removed by the helper of its last sandbox between our two calls. */
+static int make_session(const box_cgroup_tree *t, box_error *err)
 {
-    if (mkdir(path, 0755) < 0 && errno != EEXIST)
-        return box_fail_errno(err, "make a control group");
-    return 0;
-}
-
-/* box-INSTANCE may be removed by the helper of its last sandbox between our two calls. */
-static int make_session(const box_cgroup_tree *t, const box_sandbox_record *r, box_error *err)
-{
-    char instance[BOX_CG_PATH];
-    char session[BOX_CG_PATH];
-    if (!box_cgroup_instance_path(t, r, instance) || !box_cgroup_path(t, r, "", session))
-        return box_fail(err, BOX_INTERNAL, "a control group path is too long");
+    char owner[BOX_CG_PATH];
+    (void)snprintf(owner, sizeof owner, "%s", t->base);
+    *strrchr(owner, '/') = '\0';
     for (int tries = 0; tries < 100; tries++) {
-        if (make_dir(instance, err) < 0)
-            return -1;
-        if (mkdir(session, 0755) == 0)
+        if (mkdir(t->base, 0755) == 0)
             return 0;
         if (errno != ENOENT)
             return box_fail_errno(err, "make the sandbox's control group");
+        if (mkdir(owner, 0755) < 0 && errno != EEXIST)
+            return box_fail_errno(err, "make a control group");
     }
-    return box_fail(err, BOX_INTERNAL, "the instance's control group keeps vanishing");
+    return box_fail(err, BOX_INTERNAL, "the warden's control group keeps vanishing");
 }
 
 /* "+memory +pids" in the group's subtree_control. Only when they are not there: the write waits for
@@ -56,10 +48,10 @@ static int enable(int dir, uint32_t wanted, box_error *err)
 static int enable_above(int session, uint32_t controllers, box_error *err)
 {
     BOX_AUTO(box_closep) int base = openat(session, "../..", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    BOX_AUTO(box_closep) int instance = openat(session, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (base < 0 || instance < 0)
-        return box_fail_errno(err, "open the instance's control group");
-    return enable(base, controllers, err) < 0 ? -1 : enable(instance, controllers, err);
+    BOX_AUTO(box_closep) int owner = openat(session, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (base < 0 || owner < 0)
+        return box_fail_errno(err, "open the warden's control group");
+    return enable(base, controllers, err) < 0 ? -1 : enable(owner, controllers, err);
 }
 
 /* CLONE_INTO_CGROUP asks for write access to cgroup.procs of the common ancestor as well: of S/box
@@ -78,7 +70,7 @@ static int delegate(int session, uid_t owner, box_error *err)
     return box_cgroup_set(session, "box/x/cgroup.max.depth", 1, err);
 }
 
-/* All sandboxes of an instance together leave half of the process numbers to the host: each of
+/* All sandboxes of a warden together leave half of the process numbers to the host: each of
  * their processes has one there too. */
 static int leave_pids(int session, box_error *err)
 {
@@ -99,12 +91,11 @@ static const char *own_entry(const box_cgroup_tree *t)
     return t->version == 1 ? "tasks" : "cgroup.procs";
 }
 
-static int make_one(const box_cgroup_tree *t, const box_sandbox_record *r, uid_t owner,
-                    box_error *err)
+static int make_one(const box_cgroup_tree *t, uid_t owner, box_error *err)
 {
-    if (make_session(t, r, err) < 0)
+    if (make_session(t, err) < 0)
         return -1;
-    BOX_AUTO(box_closep) int session = box_cgroup_open(t, r, "");
+    BOX_AUTO(box_closep) int session = box_cgroup_open(t, "");
     if (session < 0)
         return box_fail_errno(err, "open the sandbox's control group");
     if (t->version == 2 && enable_above(session, t->controllers, err) < 0)
@@ -123,7 +114,7 @@ int box_cgroups_make(const box_sandbox_record *r, uid_t owner, box_error *err)
     box_cgroup_trees trees;
     box_cgroup_trees_parse(r->place, &trees);
     for (size_t i = 0; i < trees.count; i++) {
-        if (make_one(&trees.all[i], r, owner, err) < 0)
+        if (make_one(&trees.all[i], owner, err) < 0)
             return -1;
     }
     return 0;
@@ -177,7 +168,7 @@ static int limit_cpu(int dir, uint32_t version, int32_t millis, box_error *err)
 static int limit_one(const box_cgroup_tree *t, const box_sandbox_record *r,
                      const box_warden_limits *limits, box_error *err)
 {
-    BOX_AUTO(box_closep) int dir = box_cgroup_open(t, r, "/box");
+    BOX_AUTO(box_closep) int dir = box_cgroup_open(t, "/box");
     if (dir < 0)
         return box_fail_errno(err, "open the sandbox's control group");
     if ((t->controllers & BOX_CG_MEMORY) != 0 && limits->memory_bytes != 0 &&
@@ -203,9 +194,8 @@ int box_cgroups_limit(const box_sandbox_record *r, const box_warden_limits *limi
     return 0;
 }
 
-static int limit_agent(const box_cgroup_tree *t, int session, box_error *err)
+static int limit_agent(const box_cgroup_tree *t, int dir, box_error *err)
 {
-    BOX_AUTO(box_closep) int dir = openat(session, "agent", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if ((t->controllers & BOX_CG_MEMORY) != 0 &&
         limit_memory(dir, t->version, BOX_AGENT_MEMORY_BYTES, err) < 0)
         return -1;
@@ -215,39 +205,34 @@ static int limit_agent(const box_cgroup_tree *t, int session, box_error *err)
     return 0;
 }
 
-static int settle_one(const box_cgroup_tree *t, const box_sandbox_record *r, pid_t pid,
-                      box_error *err)
+static int enter_one(const box_cgroup_tree *t, box_error *err)
 {
-    BOX_AUTO(box_closep) int session = box_cgroup_open(t, r, "");
-    if (session < 0)
+    BOX_AUTO(box_closep) int session = box_cgroup_open(t, "");
+    BOX_AUTO(box_closep) int agent = box_cgroup_open(t, "/agent");
+    if (session < 0 || agent < 0)
         return box_fail_errno(err, "open the sandbox's control group");
-    if (box_cgroup_set(session, "agent/cgroup.procs", pid, err) < 0)
+    if (box_fd_write_file(agent, own_entry(t), "0", err) < 0)
         return -1;
-    if (t->version == 2 && t->controllers != 0) {
-        /* Nobody may be left in S when its children get controllers. */
-        if (box_cgroup_set(session, "agent/cgroup.procs", 0, err) < 0 ||
-            enable(session, t->controllers, err) < 0)
-            return -1;
-    }
-    return limit_agent(t, session, err);
+    /* Nobody may be left in S when its children get controllers. */
+    if (t->version == 2 && t->controllers != 0 && enable(session, t->controllers, err) < 0)
+        return -1;
+    return limit_agent(t, agent, err);
 }
 
-int box_cgroups_settle(const box_sandbox_record *r, pid_t pid, const box_warden_limits *limits,
-                       box_error *err)
+int box_cgroups_enter(const box_sandbox_record *r, box_error *err)
 {
     box_cgroup_trees trees;
     box_cgroup_trees_parse(r->place, &trees);
     for (size_t i = 0; i < trees.count; i++) {
-        if (settle_one(&trees.all[i], r, pid, err) < 0)
+        if (enter_one(&trees.all[i], err) < 0)
             return box_wrap(err, "control groups");
     }
-    return box_cgroups_limit(r, limits, err);
+    return 0;
 }
 
-static int open_entry(const box_cgroup_tree *t, const box_sandbox_record *r, int *out,
-                      box_error *err)
+static int open_entry(const box_cgroup_tree *t, int *out, box_error *err)
 {
-    BOX_AUTO(box_closep) int dir = box_cgroup_open(t, r, "/box");
+    BOX_AUTO(box_closep) int dir = box_cgroup_open(t, "/box");
     *out = dir < 0 ? -1 : openat(dir, own_entry(t), O_WRONLY | O_CLOEXEC | O_NOFOLLOW);
     return *out < 0 ? box_fail_errno(err, "open the sandbox's control group") : 0;
 }
@@ -261,7 +246,7 @@ int box_cgroups_entries(const box_sandbox_record *r, int *fds, size_t room, box_
         for (size_t i = 0; i < trees.count && count < room; i++) {
             if (trees.all[i].version != version)
                 continue;
-            if (open_entry(&trees.all[i], r, &fds[count], err) < 0)
+            if (open_entry(&trees.all[i], &fds[count], err) < 0)
                 return -1;
             count++;
         }
@@ -274,7 +259,7 @@ int box_cgroups_command_dir(const box_sandbox_record *r)
     box_cgroup_trees trees;
     box_cgroup_trees_parse(r->place, &trees);
     const box_cgroup_tree *t = box_cgroup_v2(&trees);
-    return t != NULL ? box_cgroup_open(t, r, "/box/x") : -1;
+    return t != NULL ? box_cgroup_open(t, "/box/x") : -1;
 }
 
 static int controller_dir(const box_sandbox_record *r, uint32_t controller)
@@ -282,7 +267,7 @@ static int controller_dir(const box_sandbox_record *r, uint32_t controller)
     box_cgroup_trees trees;
     box_cgroup_trees_parse(r->place, &trees);
     const box_cgroup_tree *t = box_cgroup_find(&trees, controller);
-    return t != NULL ? box_cgroup_open(t, r, "/box") : -1;
+    return t != NULL ? box_cgroup_open(t, "/box") : -1;
 }
 
 int box_cgroups_memory_dir(const box_sandbox_record *r)
@@ -319,7 +304,7 @@ void box_cgroups_usage(const box_sandbox_record *r, box_warden_answer *out)
     box_cgroup_trees_parse(r->place, &trees);
     for (size_t i = 0; i < trees.count; i++) {
         const box_cgroup_tree *t = &trees.all[i];
-        BOX_AUTO(box_closep) int dir = box_cgroup_open(t, r, "/box");
+        BOX_AUTO(box_closep) int dir = box_cgroup_open(t, "/box");
         int64_t usec;
         if (dir < 0)
             continue;
@@ -339,7 +324,7 @@ bool box_cgroups_agent_oom(const box_sandbox_record *r)
     box_cgroup_trees trees;
     box_cgroup_trees_parse(r->place, &trees);
     const box_cgroup_tree *t = box_cgroup_find(&trees, BOX_CG_MEMORY);
-    BOX_AUTO(box_closep) int dir = t != NULL ? box_cgroup_open(t, r, "/agent") : -1;
+    BOX_AUTO(box_closep) int dir = t != NULL ? box_cgroup_open(t, "/agent") : -1;
     int64_t kills = 0;
     return dir >= 0 &&
            box_proc_number(dir, t->version == 2 ? "memory.events" : "memory.oom_control",

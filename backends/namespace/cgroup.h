@@ -1,9 +1,10 @@
 /* Control groups of sandboxes on cgroup v1, v2 and hybrid hosts.
  *
- * In each hierarchy that is used, S = BASE/box-INSTANCE/UID holds S/agent (PID 1, a small limit)
- * and S/box (zygote, box-files and commands: the session's limits). BASE is the configured group,
- * else the warden's own on v1 and the top on v2. In the cgroup2 tree S/box/x belongs to the
- * sandbox's root: the agent makes a group per command there. sandbox-facts.md, section 2. */
+ * In each hierarchy that is used, S = BASE/box-OWNER/UID holds S/agent (PID 1, a small limit) and
+ * S/box (zygote, box-files and commands: the session's limits). BASE is the configured group, else
+ * the warden's own on v1 and the top on v2; OWNER stands for the warden's instance_dir. In the
+ * cgroup2 tree S/box/x belongs to the sandbox's root: the agent makes a group per command there.
+ * sandbox-facts.md, section 2. */
 #pragma once
 
 #include <sys/types.h>
@@ -25,17 +26,16 @@ const char *box_cgroups_kind(const box_cgroups *c);
 /* 1 or 2: whose files limit memory; 0 = none. */
 uint32_t box_cgroups_memory_version(const box_cgroups *c);
 
-/* The text that finds the groups again after the warden moved. VALIDATION when it does not fit. */
-int box_cgroups_place(const box_cgroups *c, char out[BOX_SANDBOX_PLACE_BYTES], box_error *err)
-    BOX_MUST_USE;
+/* The text that finds S again after the warden moved. VALIDATION when it does not fit. */
+int box_cgroups_place(const box_cgroups *c, const char *owner, const box_uid *uid,
+                      char out[BOX_SANDBOX_PLACE_BYTES], box_error *err) BOX_MUST_USE;
 
-/* Makes S, S/agent, S/box and S/box/x and moves the caller into S, where it clones the sandbox's
- * first process: a cgroup namespace made then is rooted at S. What is delegated is owner's. */
+/* Makes S, S/agent, S/box and S/box/x and moves the caller (of one thread) into S: a cgroup
+ * namespace made then is rooted there. What is delegated is owner's. */
 int box_cgroups_make(const box_sandbox_record *record, uid_t owner, box_error *err) BOX_MUST_USE;
 
-/* Moves pid (and the caller) to S/agent, then sets the limits. */
-int box_cgroups_settle(const box_sandbox_record *record, pid_t pid, const box_warden_limits *limits,
-                       box_error *err) BOX_MUST_USE;
+/* Moves the caller to S/agent, where its children are born, and sets the limits of that. */
+int box_cgroups_enter(const box_sandbox_record *record, box_error *err) BOX_MUST_USE;
 
 /* Open files of S/box, one for each hierarchy, cgroup2's first ("0" written moves the writer, a
  * process of one thread); the count, at most `room`, or -1. */
@@ -58,6 +58,6 @@ bool box_cgroups_agent_oom(const box_sandbox_record *record);
 
 /* A quota makes a killed process wait for its turn to die: 216 against 9 ms for 200 spinners. */
 void box_cgroups_lift_cpu(const box_sandbox_record *record);
-/* Kills what is left in S, but not the caller, and removes S and, when empty, box-INSTANCE. Retries
+/* Kills what is left in S, but not the caller, and removes S and, when empty, box-OWNER. Retries
  * for BOX_SANDBOX_KILL_SECONDS. */
 int box_cgroups_remove(const box_sandbox_record *record, box_error *err) BOX_MUST_USE;

@@ -343,7 +343,14 @@ uint32_t box_cgroups_memory_version(const box_cgroups *c)
     return t != NULL ? t->version : 0;
 }
 
-int box_cgroups_place(const box_cgroups *c, char out[BOX_SANDBOX_PLACE_BYTES], box_error *err)
+int box_cgroups_place(const box_cgroups *c, const char *owner, const box_uid *uid,
+                      char out[BOX_SANDBOX_PLACE_BYTES], box_error *err)
 {
-    return box_cgroup_trees_print(&c->trees, out, err);
+    char text[BOX_UID_TEXT];
+    char below[BOX_UID_TEXT + 64];
+    box_uid_text(uid, text);
+    int n = snprintf(below, sizeof below, "/box-%s/%s", owner, text);
+    if (n < 0 || (size_t)n >= sizeof below)
+        return box_fail(err, BOX_VALIDATION, "the name of the warden's control group is too long");
+    return box_cgroup_trees_print(&c->trees, below, out, err);
 }

@@ -20,7 +20,7 @@ void box_cgroups_lift_cpu(const box_sandbox_record *r)
     box_cgroup_trees trees;
     box_cgroup_trees_parse(r->place, &trees);
     const box_cgroup_tree *t = box_cgroup_find(&trees, BOX_CG_CPU);
-    BOX_AUTO(box_closep) int dir = t != NULL ? box_cgroup_open(t, r, "/box") : -1;
+    BOX_AUTO(box_closep) int dir = t != NULL ? box_cgroup_open(t, "/box") : -1;
     box_error ignored; /* only makes the killing faster */
     if (dir >= 0)
         (void)!box_fd_write_file(dir, t->version == 2 ? "cpu.max" : "cpu.cfs_quota_us",
@@ -62,19 +62,18 @@ static bool clear(int parent, const char *name, int depth)
     return unlinkat(parent, name, AT_REMOVEDIR) == 0 || errno == ENOENT;
 }
 
-static bool clear_tree(const box_cgroup_tree *t, const box_sandbox_record *r)
+static bool clear_tree(const box_cgroup_tree *t)
 {
-    char instance[BOX_CG_PATH];
-    char uid[BOX_UID_TEXT];
-    box_uid_text(&r->uid, uid);
-    if (!box_cgroup_instance_path(t, r, instance))
-        return false;
-    BOX_AUTO(box_closep) int dir = open(instance, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+    char owner[BOX_CG_PATH];
+    (void)snprintf(owner, sizeof owner, "%s", t->base);
+    char *name = strrchr(owner, '/');
+    *name++ = '\0';
+    BOX_AUTO(box_closep) int dir = open(owner, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
     if (dir < 0)
         return errno == ENOENT;
-    if (!clear(dir, uid, 0))
+    if (!clear(dir, name, 0))
         return false;
-    (void)rmdir(instance); /* stays while the instance has other sandboxes */
+    (void)rmdir(owner); /* stays while the warden has other sandboxes */
     return true;
 }
 
@@ -86,7 +85,7 @@ int box_cgroups_remove(const box_sandbox_record *r, box_error *err)
     for (long pause_ns = 500000;; pause_ns = pause_ns < 50000000 ? pause_ns * 2 : pause_ns) {
         bool done = true;
         for (size_t i = 0; i < trees.count; i++)
-            done = clear_tree(&trees.all[i], r) && done;
+            done = clear_tree(&trees.all[i]) && done;
         if (done)
             return 0;
         if (box_now() > deadline)

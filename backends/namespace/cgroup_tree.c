@@ -28,15 +28,15 @@ uint32_t box_cgroup_bits(const char *list)
     return bits;
 }
 
-int box_cgroup_trees_print(const box_cgroup_trees *trees, char out[BOX_SANDBOX_PLACE_BYTES],
-                           box_error *err)
+int box_cgroup_trees_print(const box_cgroup_trees *trees, const char *below,
+                           char out[BOX_SANDBOX_PLACE_BYTES], box_error *err)
 {
     size_t used = 0;
     out[0] = '\0';
     for (size_t i = 0; i < trees->count; i++) {
         const box_cgroup_tree *t = &trees->all[i];
-        int n = snprintf(out + used, BOX_SANDBOX_PLACE_BYTES - used, "%u %u %s\n", t->version,
-                         t->controllers, t->base);
+        int n = snprintf(out + used, BOX_SANDBOX_PLACE_BYTES - used, "%u %u %s%s\n", t->version,
+                         t->controllers, t->base, below);
         if (n < 0 || (size_t)n >= BOX_SANDBOX_PLACE_BYTES - used)
             return box_fail(err, BOX_VALIDATION, "the warden's control group path is too long");
         used += (size_t)n;
@@ -74,33 +74,11 @@ void box_cgroup_trees_parse(const char *place, box_cgroup_trees *out)
     }
 }
 
-bool box_cgroup_instance_path(const box_cgroup_tree *tree, const box_sandbox_record *record,
-                              char out[BOX_CG_PATH])
-{
-    char instance[BOX_UID_TEXT];
-    box_uid_text(&record->instance, instance);
-    int n = snprintf(out, BOX_CG_PATH, "%s/box-%s", strcmp(tree->base, "/") == 0 ? "" : tree->base,
-                     instance);
-    return n > 0 && n < BOX_CG_PATH;
-}
-
-bool box_cgroup_path(const box_cgroup_tree *tree, const box_sandbox_record *record,
-                     const char *below, char out[BOX_CG_PATH])
-{
-    char instance[BOX_CG_PATH];
-    char uid[BOX_UID_TEXT];
-    if (!box_cgroup_instance_path(tree, record, instance))
-        return false;
-    box_uid_text(&record->uid, uid);
-    int n = snprintf(out, BOX_CG_PATH, "%s/%s%s", instance, uid, below);
-    return n > 0 && n < BOX_CG_PATH;
-}
-
-int box_cgroup_open(const box_cgroup_tree *tree, const box_sandbox_record *record,
-                    const char *below)
+int box_cgroup_open(const box_cgroup_tree *s, const char *below)
 {
     char path[BOX_CG_PATH];
-    if (!box_cgroup_path(tree, record, below, path))
+    int n = snprintf(path, sizeof path, "%s%s", s->base, below);
+    if (n < 0 || (size_t)n >= sizeof path)
         return -1;
     return open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
 }

@@ -15,9 +15,9 @@ enum {
 };
 
 typedef struct box_cgroup_tree {
-    uint32_t controllers; /* BOX_CG_* that are limited here */
-    uint32_t version;     /* 1 or 2 */
-    char base[BOX_CG_PATH];
+    uint32_t controllers;   /* BOX_CG_* that are limited here */
+    uint32_t version;       /* 1 or 2 */
+    char base[BOX_CG_PATH]; /* BASE; in a sandbox's place S itself */
 } box_cgroup_tree;
 
 typedef struct box_cgroup_trees {
@@ -37,20 +37,14 @@ extern const box_cgroup_controller box_cgroup_controllers[BOX_CG_CONTROLLERS];
 /* Bits of a list such as "rw,cpu,cpuacct" or "cpu memory pids". */
 uint32_t box_cgroup_bits(const char *list);
 
-/* record->place as text, and back: a place that does not parse gives no trees. */
-int box_cgroup_trees_print(const box_cgroup_trees *trees, char out[BOX_SANDBOX_PLACE_BYTES],
-                           box_error *err) BOX_MUST_USE;
+/* record->place as text, with `below` added to each base, and back: a place that does not parse
+ * gives no trees. */
+int box_cgroup_trees_print(const box_cgroup_trees *trees, const char *below,
+                           char out[BOX_SANDBOX_PLACE_BYTES], box_error *err) BOX_MUST_USE;
 void box_cgroup_trees_parse(const char *place, box_cgroup_trees *out);
 
-/* Path of S or what is `below` it ("/box"). False when it does not fit. */
-bool box_cgroup_path(const box_cgroup_tree *tree, const box_sandbox_record *record,
-                     const char *below, char out[BOX_CG_PATH]);
-/* Path of box-INSTANCE. */
-bool box_cgroup_instance_path(const box_cgroup_tree *tree, const box_sandbox_record *record,
-                              char out[BOX_CG_PATH]);
-/* That directory, or -1. */
-int box_cgroup_open(const box_cgroup_tree *tree, const box_sandbox_record *record,
-                    const char *below);
+/* Directory S or what is `below` it ("/box"), or -1. */
+int box_cgroup_open(const box_cgroup_tree *s, const char *below);
 /* The tree with that controller (of that version when not 0), or NULL. */
 const box_cgroup_tree *box_cgroup_find(const box_cgroup_trees *trees, uint32_t controller);
 const box_cgroup_tree *box_cgroup_v2(const box_cgroup_trees *trees);

@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <sys/mount.h>
 #include <sys/pidfd.h>
+#include <sys/stat.h>
 #include <sys/statfs.h>
 #include <sys/syscall.h>
 #include <sys/utsname.h>
@@ -39,6 +40,7 @@ struct box_backend {
     box_images *images; /* NULL = none */
     box_outer *outer;   /* NULL: the warden is root */
     box_ids ids;
+    char owner[48]; /* of its control groups: names instance_dir */
     int agent;
     int files;
     int filter;
@@ -148,7 +150,7 @@ static uint32_t base_of(const box_backend *b, const box_sandbox_record *record)
     return b->outer != NULL ? box_outer_base(b->outer, record->uid_base) : record->uid_base;
 }
 
-/* What only the parent can do for the child; then the child goes on. */
+/* What only the parent can do for the child; meanwhile the child builds its root. */
 static int prepare_child(const box_warden_create *request, const box_journal *journal,
                          box_sandbox_record *record, uint32_t base, box_ids ids, box_child *child,
                          box_error *err)
@@ -156,11 +158,12 @@ static int prepare_child(const box_warden_create *request, const box_journal *jo
     const box_warden_limits limits = {.memory_bytes = request->memory_bytes,
                                       .pids = request->pids,
                                       .cpu_millis = request->cpu_millis};
-    if (box_proc_start_time(child->pid, &record->start_time, err) < 0 ||
+    if (box_sandbox_map_ids(child->pid, base, ids, err) < 0 || box_child_go(child, err) < 0 ||
+        box_proc_start_time(child->pid, &record->start_time, err) < 0 ||
         journal->save(journal->owner, record, err) < 0 ||
-        box_sandbox_map_ids(child->pid, base, ids, err) < 0 ||
-        box_cgroups_settle(record, child->pid, &limits, err) < 0)
+        box_cgroups_limit(record, &limits, err) < 0)
         return -1;
+    box_sandbox_limit_ipc(request->shm_bytes);
     return box_child_go(child, err);
 }
 
@@ -207,18 +210,26 @@ static int set_workspace(const box_warden_create *request, int image, box_sandbo
     return 0;
 }
 
+static int namespace_prepare(box_backend *b, const box_journal *journal, box_sandbox_record *record,
+                             box_error *err)
+{
+    record->memory_version = box_cgroups_memory_version(b->cgroups);
+    if (box_cgroups_place(b->cgroups, b->owner, &record->uid, record->place, err) < 0 ||
+        journal->save(journal->owner, record, err) < 0 ||
+        (b->outer != NULL && box_outer_enter(b->outer, err) < 0) ||
+        box_cgroups_make(record, (uid_t)base_of(b, record), err) < 0 ||
+        box_sandbox_unshare(base_of(b, record), b->ids, err) < 0)
+        return -1;
+    return box_cgroups_enter(record, err);
+}
+
 static int namespace_create(box_backend *b, const box_warden_create *request, int listen_fd,
                             int image, const box_journal *journal, box_sandbox_record *record,
                             box_sandbox_fds *fds, box_warden_answer *answer, box_error *err)
 {
     record->tmpfs_bytes = tmpfs_sum(request, image >= 0);
-    record->memory_version = box_cgroups_memory_version(b->cgroups);
     memcpy(record->mount_path, request->mount_path, sizeof record->mount_path);
-    if (set_workspace(request, image, record, err) < 0 ||
-        box_cgroups_place(b->cgroups, record->place, err) < 0 ||
-        journal->save(journal->owner, record, err) < 0 ||
-        (b->outer != NULL && box_outer_enter(b->outer, err) < 0) ||
-        box_cgroups_make(record, (uid_t)base_of(b, record), err) < 0)
+    if (set_workspace(request, image, record, err) < 0)
         return -1;
     BOX_AUTO(plan_done) box_sandbox_plan plan;
     plan_init(&plan);
@@ -383,11 +394,8 @@ static uint32_t kernel_guarantees(const box_backend *b)
     return resolves && idmaps ? bits | BOX_G_HOST_MOUNT : bits;
 }
 
-/* Everything up to the agent's start is done for real once, so that a host that cannot do it says
- * so now. */
-static int probe_here(void *backend, box_error *err)
+static int probe_inside(const box_backend *b, pid_t *pid, box_error *err)
 {
-    const box_backend *b = backend;
     const box_warden_create request = {.workspace_bytes = 1 << 20,
                                        .tmp_bytes = 1 << 20,
                                        .home_bytes = 1 << 20,
@@ -396,23 +404,57 @@ static int probe_here(void *backend, box_error *err)
     const box_sandbox_record record = {.uid_base = BOX_UIDS_FIRST};
     BOX_AUTO(plan_done) box_sandbox_plan plan;
     plan_init(&plan);
-    if (plan_fill(b, &request, &record, b->filter, &plan, err) < 0)
+    if ((b->outer != NULL && box_outer_enter(b->outer, err) < 0) ||
+        box_sandbox_unshare(base_of(b, &record), b->ids, err) < 0 ||
+        plan_fill(b, &request, &record, b->filter, &plan, err) < 0)
         return -1;
     plan.probe = true;
     BOX_AUTO(box_child_done) box_child child = {.pidfd = -1, .report = -1, .go = -1};
     if (box_child_start(&plan, base_of(b, &record), &child, err) < 0)
         return -1;
+    *pid = child.pid;
     int rc = box_sandbox_map_ids(child.pid, base_of(b, &record), b->ids, err);
     rc = rc < 0 ? rc : box_child_go(&child, err);
+    rc = rc < 0 ? rc : box_child_go(&child, err);
     rc = rc < 0 ? rc : box_child_await(&child, err);
-    (void)kill(child.pid, SIGKILL); /* it has ended, or is stuck and said so above */
-    (void)waitpid(child.pid, NULL, 0);
+    (void)pidfd_send_signal(child.pidfd, SIGKILL, NULL, 0); /* it has ended, or is stuck */
     return rc;
 }
 
-static int probe(box_backend *b, box_error *err)
+typedef struct probe_result {
+    pid_t pid; /* of the sandbox's first process, our child too; 0 = there is none */
+    box_error error;
+} probe_result;
+
+/* Everything up to the agent's start is done for real once, in a process as a helper's, so that a
+ * host that cannot do it says so now. */
+static int probe(const box_backend *b, box_error *err)
 {
-    return b->outer != NULL ? box_outer_run(b->outer, probe_here, b, err) : probe_here(b, err);
+    int ends[2];
+    if (pipe2(ends, O_CLOEXEC) < 0)
+        return box_fail_errno(err, "make a pipe");
+    BOX_AUTO(box_closep) int from = ends[0];
+    BOX_AUTO(box_closep) int to = ends[1];
+    pid_t pid = fork();
+    if (pid < 0)
+        return box_fail_errno(err, "start a helper");
+    probe_result result = {0};
+    if (pid == 0) {
+        if (probe_inside(b, &result.pid, &result.error) == 0)
+            result.error = (box_error){0};
+        _exit(write(to, &result, sizeof result) != (ssize_t)sizeof result);
+    }
+    box_closep(&to);
+    ssize_t n = read(from, &result, sizeof result);
+    (void)waitpid(pid, NULL, 0);
+    if (n != (ssize_t)sizeof result)
+        return box_fail(err, BOX_INTERNAL, "the probe ended without a word");
+    if (result.pid > 0)
+        (void)waitpid(result.pid, NULL, 0);
+    if (result.error.reason == BOX_NONE)
+        return 0;
+    *err = result.error;
+    return -1;
 }
 
 static void namespace_close(box_backend *b)
@@ -452,6 +494,17 @@ static const char *privilege(const box_backend *b)
     return b->ids == BOX_IDS_ONE ? ", no root, one user id" : ", no root";
 }
 
+/* A directory's device and inode are no other's on this host while it is there. */
+static int name_owner(const char *instance_dir, char *out, size_t size, box_error *err)
+{
+    struct stat st;
+    if (stat(instance_dir, &st) < 0)
+        return box_fail_errno(err, "look at instance_dir");
+    (void)snprintf(out, size, "%llx-%llx", (unsigned long long)st.st_dev,
+                   (unsigned long long)st.st_ino);
+    return 0;
+}
+
 static int open_filter(bool one_user, int *out, box_error *err)
 {
     BOX_AUTO(box_buf_done) box_buf program = {0};
@@ -483,7 +536,8 @@ static int namespace_open(const struct box_warden_config *config, box_backend **
     *b = (box_backend){.config = config, .agent = -1, .files = -1, .filter = -1};
     char dir[TEMPLATE_BYTES + 8];
     (void)snprintf(dir, sizeof dir, "%s/root", config->instance_dir);
-    if (box_program_open(config->agent, "box-agent", &b->agent, err) < 0 ||
+    if (name_owner(config->instance_dir, b->owner, sizeof b->owner, err) < 0 ||
+        box_program_open(config->agent, "box-agent", &b->agent, err) < 0 ||
         box_program_open_files(config->agent, &b->files, err) < 0 ||
         open_template(b, dir, err) < 0 || open_filter(b->ids == BOX_IDS_ONE, &b->filter, err) < 0 ||
         box_cgroups_open(config->cgroup, &b->cgroups, err) < 0 || probe(b, err) < 0)
@@ -509,6 +563,7 @@ const box_backend_ops box_namespace_ops = {
     .close = namespace_close,
     .image_file_bytes = box_image_file_bytes,
     .make_image = namespace_make_image,
+    .prepare = namespace_prepare,
     .create = namespace_create,
     .adopt = namespace_adopt,
     .destroy = namespace_destroy,

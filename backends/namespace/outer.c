@@ -281,33 +281,3 @@ int box_outer_enter(const box_outer *o, box_error *err)
         return box_fail(err, BOX_SHUTTING_DOWN, "the warden ended");
     return 0;
 }
-
-int box_outer_run(const box_outer *o, int (*fn)(void *arg, box_error *err), void *arg,
-                  box_error *err)
-{
-    int ends[2];
-    if (pipe2(ends, O_CLOEXEC) < 0)
-        return box_fail_errno(err, "make a pipe");
-    BOX_AUTO(box_closep) int said = ends[0];
-    BOX_AUTO(box_closep) int say = ends[1];
-    pid_t pid = fork();
-    if (pid == 0) {
-        box_error why = {0};
-        if (box_outer_enter(o, &why) < 0 || fn(arg, &why) < 0)
-            (void)!write(say, &why, sizeof why); /* PIPE_BUF holds it */
-        _exit(0);
-    }
-    if (pid < 0)
-        return box_fail_errno(err, "start a process");
-    box_closep(&say);
-    box_error why;
-    ssize_t n = read(said, &why, sizeof why);
-    (void)waitpid(pid, NULL, 0);
-    if (n == 0)
-        return 0;
-    if (n != (ssize_t)sizeof why)
-        return box_fail(err, BOX_INTERNAL, "the helper ended without a word");
-    box_error_sanitize(&why);
-    *err = why;
-    return -1;
-}

@@ -28,6 +28,3 @@ uint32_t box_outer_base(const box_outer *o, uint32_t uid_base);
 
 /* A helper goes in, for good, as root. */
 int box_outer_enter(const box_outer *o, box_error *err) BOX_MUST_USE;
-/* Runs fn(arg) in there, in a child. */
-int box_outer_run(const box_outer *o, int (*fn)(void *arg, box_error *err), void *arg,
-                  box_error *err) BOX_MUST_USE;

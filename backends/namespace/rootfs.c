@@ -167,28 +167,7 @@ static int restrict_proc(box_error *err)
     return 0;
 }
 
-/* Shared memory of the sandbox's own ipc namespace is bounded as /dev/shm is, and goes with its
- * last user. Kernels before 5.19 let only the host's root set them; there the memory limit alone
- * bounds it. */
-static void limit_ipc(const box_warden_create *r)
-{
-    const struct {
-        const char *path;
-        int64_t value;
-    } rows[] = {
-        {"proc/sys/kernel/shmmax", r->shm_bytes},
-        {"proc/sys/kernel/shmall", r->shm_bytes / BLOCK},
-        {"proc/sys/kernel/shm_rmid_forced", 1},
-    };
-    for (size_t i = 0; i < BOX_COUNT(rows); i++) {
-        char text[24];
-        box_error older_kernel;
-        (void)snprintf(text, sizeof text, "%lld", (long long)rows[i].value);
-        (void)!box_fd_write_file(AT_FDCWD, rows[i].path, text, &older_kernel);
-    }
-}
-
-static int add_proc(const box_sandbox_plan *plan, box_error *err)
+static int add_proc(box_error *err)
 {
     if (make_dir("proc", 0555, err) < 0)
         return -1;
@@ -200,7 +179,6 @@ static int add_proc(const box_sandbox_plan *plan, box_error *err)
                                 "whole one is not to be had"); /* always -1 */
         return -1;
     }
-    limit_ipc(plan->request);
     /* No namespaces of their own for commands; it cannot be raised again without a capability
      * (sandbox-facts.md, section 1). */
     if (box_fd_write_file(AT_FDCWD, "proc/sys/user/max_user_namespaces", "0", err) < 0)
@@ -233,7 +211,7 @@ int box_rootfs_enter(const box_sandbox_plan *plan, box_error *err)
     if (mount("box", SCAFFOLD, "tmpfs", MS_NOSUID | MS_NODEV, options) < 0 || chdir(SCAFFOLD) < 0)
         return box_fail_errno(err, "mount the new root");
     if (add_trees(plan, err) < 0 || add_volumes(plan, err) < 0 || add_devpts(err) < 0 ||
-        add_proc(plan, err) < 0)
+        add_proc(err) < 0)
         return -1;
     if (!writable &&
         mount(NULL, ".", NULL, MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID | MS_NODEV, NULL) < 0)

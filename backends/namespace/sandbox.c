@@ -20,9 +20,8 @@
 #include "namespace/rootfs.h"
 #include "warden/uids.h"
 
-#define NAMESPACES                                                                                 \
-    ((uint64_t)CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC |          \
-     CLONE_NEWUTS | CLONE_NEWCGROUP)
+#define AHEAD  (CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWCGROUP)
+#define CHILDS ((uint64_t)CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID)
 
 /* Where descriptors wait until they get their final numbers; above all of those. */
 enum { PARKED_FD = 64 };
@@ -34,15 +33,15 @@ static int act_as(uid_t user, box_error *err)
     return 0;
 }
 
+/* With CLONE_PARENT the warden is its parent from the start: the helper may end at any time. */
 static pid_t clone_namespaces(int *pidfd)
 {
     int fd = -1;
-    struct clone_args args = {.flags = NAMESPACES | CLONE_PIDFD,
-                              .pidfd = (uint64_t)(uintptr_t)&fd,
-                              .exit_signal = SIGCHLD};
+    struct clone_args args = {.flags = CHILDS | CLONE_PIDFD | CLONE_PARENT,
+                              .pidfd = (uint64_t)(uintptr_t)&fd};
     pid_t pid = (pid_t)syscall(SYS_clone3, &args, sizeof args);
     if (pid < 0 && errno == ENOSYS)
-        pid = (pid_t)syscall(SYS_clone, NAMESPACES | CLONE_PIDFD | SIGCHLD, NULL, &fd, NULL, NULL);
+        pid = (pid_t)syscall(SYS_clone, args.flags | SIGCHLD, NULL, &fd, NULL, NULL);
     if (pid > 0)
         *pidfd = fd;
     return pid;
@@ -55,19 +54,13 @@ typedef struct traits {
     pid_t parent;
     int signo;
     int dumpable;
+    unsigned long securebits;
 } traits;
-
-static int note_traits(traits *t, box_error *err)
-{
-    t->parent = getppid();
-    t->dumpable = prctl(PR_GET_DUMPABLE, 0, 0, 0, 0);
-    if (t->dumpable < 0 || prctl(PR_GET_PDEATHSIG, &t->signo) < 0)
-        return box_fail_errno(err, "look at the helper");
-    return 0;
-}
 
 static int restore_traits(const traits *t, box_error *err)
 {
+    if (prctl(PR_SET_SECUREBITS, t->securebits, 0, 0, 0) < 0)
+        return box_fail_errno(err, "restore the securebits");
     if (prctl(PR_SET_PDEATHSIG, t->signo) < 0 ||
         (t->dumpable == 1 && prctl(PR_SET_DUMPABLE, 1, 0, 0, 0) < 0))
         return box_fail_errno(err, "restore the helper");
@@ -76,49 +69,112 @@ static int restore_traits(const traits *t, box_error *err)
     return 0;
 }
 
+/* Capabilities stay while the effective user is another one: hosts may forbid user namespaces to
+ * ordinary users. A child in a new user namespace gets fresh ones and fresh securebits
+ * (user_namespaces(7)). */
+static int begin_as(uint32_t user, traits *t, box_error *err)
+{
+    t->parent = getppid();
+    t->dumpable = prctl(PR_GET_DUMPABLE, 0, 0, 0, 0);
+    t->securebits = (unsigned long)prctl(PR_GET_SECUREBITS, 0, 0, 0, 0);
+    if (t->dumpable < 0 || prctl(PR_GET_PDEATHSIG, &t->signo) < 0)
+        return box_fail_errno(err, "look at the helper");
+    if (prctl(PR_SET_SECUREBITS, t->securebits | SECBIT_NO_SETUID_FIXUP, 0, 0, 0) < 0)
+        return box_fail_errno(err, "keep the capabilities");
+    if (act_as(user, err) < 0)
+        return -1;
+    if (t->dumpable == 1 && prctl(PR_SET_DUMPABLE, 1, 0, 0, 0) < 0)
+        return box_fail_errno(err, "stay readable");
+    return 0;
+}
+
+static int end_as(const traits *t, box_error *err)
+{
+    return act_as(0, err) < 0 ? -1 : restore_traits(t, err);
+}
+
+static int not_made(int error, box_error *err)
+{
+    errno = error;
+    (void)box_fail_errno(err, "make the namespaces");
+    if (error == EPERM || error == ENOSPC || error == EACCES)
+        return box_wrap(err, "user namespaces are switched off (sysctl user.max_user_namespaces, "
+                             "AppArmor, a seccomp profile) or not ours to make");
+    return -1;
+}
+
+static int raise_loopback(box_error *err)
+{
+    BOX_AUTO(box_closep) int s = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    struct ifreq lo = {.ifr_name = "lo"};
+    lo.ifr_flags = IFF_UP;
+    if (s < 0 || ioctl(s, SIOCSIFFLAGS, &lo) < 0)
+        return box_fail_errno(err, "raise the loopback interface");
+    return 0;
+}
+
+int box_sandbox_unshare(uint32_t uid_base, box_ids ids, box_error *err)
+{
+    traits before;
+    bool other = ids != BOX_IDS_ONE; /* there is one to be */
+    if (other && begin_as(uid_base, &before, err) < 0)
+        return -1;
+    int error = unshare(AHEAD) < 0 ? errno : 0;
+    if (other && end_as(&before, err) < 0)
+        return -1;
+    if (error != 0)
+        return not_made(error, err);
+    if (sethostname("box", 3) < 0 || setdomainname("", 0) < 0)
+        return box_fail_errno(err, "set the host name");
+    return raise_loopback(err);
+}
+
+void box_sandbox_limit_ipc(int64_t shm_bytes)
+{
+    const struct {
+        const char *path;
+        int64_t value;
+    } rows[] = {
+        {"/proc/sys/kernel/shmmax", shm_bytes},
+        {"/proc/sys/kernel/shmall", shm_bytes / sysconf(_SC_PAGESIZE)},
+        {"/proc/sys/kernel/shm_rmid_forced", 1},
+    };
+    for (size_t i = 0; i < BOX_COUNT(rows); i++) {
+        char text[24];
+        box_error read_only; /* a host whose /proc/sys is: there the memory limit alone bounds it */
+        (void)snprintf(text, sizeof text, "%lld", (long long)rows[i].value);
+        (void)!box_fd_write_file(AT_FDCWD, rows[i].path, text, &read_only);
+    }
+}
+
 /* Queued signals, timers, message queues, inotify instances and processes of a user namespace are
  * counted against the user who made it too. Were that root, one sandbox could use up what all
  * others and the host's own root may have: 128 inotify instances were enough. */
-static pid_t clone_as(uint32_t uid_base, int *pidfd, box_error *err)
+static pid_t clone_as(uint32_t uid_base, int *pidfd, int *error, box_error *err)
 {
     traits before = {0};
-    if (note_traits(&before, err) < 0)
-        return -1;
-    /* Capabilities stay while the effective user is another one: hosts may forbid user namespaces
-     * to ordinary users. The child gets fresh ones and fresh securebits (user_namespaces(7)). */
-    unsigned long bits = (unsigned long)prctl(PR_GET_SECUREBITS, 0, 0, 0, 0);
-    if (prctl(PR_SET_SECUREBITS, bits | SECBIT_NO_SETUID_FIXUP, 0, 0, 0) < 0)
-        return box_fail_errno(err, "keep the capabilities");
-    if (act_as(uid_base, err) < 0 ||
-        (before.dumpable == 1 && prctl(PR_SET_DUMPABLE, 1, 0, 0, 0) < 0))
+    if (begin_as(uid_base, &before, err) < 0)
         return -1;
     pid_t pid = clone_namespaces(pidfd);
-    int saved = errno;
+    *error = errno;
     if (pid == 0)
         return 0;
     /* On failure the child ends by itself: the pipes to it close. */
-    if (act_as(0, err) < 0)
-        return -1;
-    if (prctl(PR_SET_SECUREBITS, bits, 0, 0, 0) < 0)
-        return box_fail_errno(err, "restore the securebits");
-    if (restore_traits(&before, err) < 0)
-        return -1;
-    errno = saved;
-    return pid;
+    return end_as(&before, err) < 0 ? -1 : pid;
 }
 
 pid_t box_sandbox_clone(uint32_t uid_base, box_ids ids, int *pidfd, box_error *err)
 {
+    int error = 0;
     *err = (box_error){0};
-    pid_t pid = ids == BOX_IDS_ONE ? clone_namespaces(pidfd) : clone_as(uid_base, pidfd, err);
-    int saved = errno;
-    if (pid >= 0 || err->reason != BOX_NONE)
-        return pid;
-    (void)box_fail_errno(err, "make the namespaces");
-    if (saved == EPERM || saved == ENOSPC || saved == EACCES)
-        return box_wrap(err, "user namespaces are switched off (sysctl user.max_user_namespaces, "
-                             "AppArmor, a seccomp profile) or not ours to make");
-    return -1;
+    pid_t pid;
+    if (ids == BOX_IDS_ONE) {
+        pid = clone_namespaces(pidfd);
+        error = errno;
+    } else {
+        pid = clone_as(uid_base, pidfd, &error, err);
+    }
+    return pid >= 0 || err->reason != BOX_NONE ? pid : not_made(error, err);
 }
 
 int box_sandbox_map_ids(pid_t pid, uint32_t uid_base, box_ids ids, box_error *err)
@@ -163,23 +219,6 @@ static int become_inner_root(box_ids ids, box_error *err)
     if (syscall(SYS_setsid) < 0)
         return box_fail_errno(err, "start a session");
     (void)umask(022);
-    return 0;
-}
-
-static int raise_loopback(box_error *err)
-{
-    BOX_AUTO(box_closep) int s = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-    struct ifreq lo = {.ifr_name = "lo"};
-    lo.ifr_flags = IFF_UP;
-    if (s < 0 || ioctl(s, SIOCSIFFLAGS, &lo) < 0)
-        return box_fail_errno(err, "raise the loopback interface");
-    return 0;
-}
-
-static int set_names(box_error *err)
-{
-    if (sethostname("box", 3) < 0 || setdomainname("", 0) < 0)
-        return box_fail_errno(err, "set the host name");
     return 0;
 }
 
@@ -275,10 +314,11 @@ static void default_signals(void)
 static int run(const box_sandbox_plan *plan, int *report, box_error *err)
 {
     if (wait_for_go(plan->go, err) < 0 || become_inner_root(plan->ids, err) < 0 ||
-        set_names(err) < 0 || raise_loopback(err) < 0 || box_rootfs_enter(plan, err) < 0)
+        box_rootfs_enter(plan, err) < 0)
         return -1;
     int agent = -1;
-    if (arrange_fds(plan, &agent, report, err) < 0 || drop_capabilities(plan->ids, err) < 0)
+    if (wait_for_go(plan->go, err) < 0 || arrange_fds(plan, &agent, report, err) < 0 ||
+        drop_capabilities(plan->ids, err) < 0)
         return -1;
     default_signals();
     if (plan->probe)

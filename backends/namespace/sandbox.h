@@ -34,14 +34,24 @@ typedef struct box_sandbox_plan {
     int box_procs[BOX_AGENT_MAX_BOX_PROCS];
     size_t n_box_procs;
     int report; /* one box_error goes here, then it closes; an exec closes it without a word */
-    int go;     /* end of file = the parent is gone; a byte = go on */
+    int go;     /* end of file = the parent is gone; a byte = go on: the id maps are written; a
+                 * second one: all is ready for the agent */
     box_ids ids;
     bool probe; /* end with 0 where the agent would start */
 } box_sandbox_plan;
 
-/* clone3 with all seven namespaces (clone where the kernel has no clone3). 0 in the child; the
- * child's pid and *pidfd in the parent; -1 with *err. The user namespace belongs to uid_base: what
- * the kernel counts against its owner (user_namespaces(7)) is this sandbox's alone. */
+/* New network, ipc, uts and cgroup namespaces for the caller, which its children share: they belong
+ * to the caller's root, so nobody inside has a capability over them. What the kernel counts against
+ * who makes them (namespaces(7)) is uid_base's alone. */
+int box_sandbox_unshare(uint32_t uid_base, box_ids ids, box_error *err) BOX_MUST_USE;
+
+/* Bounds shared memory of the caller's ipc namespace to those bytes; it goes with its last user. */
+void box_sandbox_limit_ipc(int64_t shm_bytes);
+
+/* clone3 with the other three namespaces: user, mount, pid (clone where the kernel has no clone3).
+ * 0 in the child; the child's pid and *pidfd in the parent; -1 with *err. The child is the caller's
+ * parent's. The user namespace belongs to uid_base: what the kernel counts against its owner
+ * (user_namespaces(7)) is this sandbox's alone. */
 pid_t box_sandbox_clone(uint32_t uid_base, box_ids ids, int *pidfd, box_error *err);
 
 /* The child's whole life until the agent runs. */

@@ -48,7 +48,7 @@ static int ask_create(box_warden *w, warden_conn *c, uint64_t id, const void *bo
         return -1;
     s->record.disk_bytes = disk_bytes;
     if (box_warden_memory_admit(w, s, &request, err) < 0) {
-        box_warden_sandbox_free(w, s);
+        box_warden_sandbox_end(w, s); /* what was prepared goes */
         return -1;
     }
     s->conn = c->serial;
@@ -136,6 +136,7 @@ int box_warden_conn_ask(box_warden *w, warden_conn *c, const box_warden_header *
     case BOX_WARDEN_HELLO:
     case BOX_WARDEN_ANSWER:
     case BOX_WARDEN_EXITED:
+    case BOX_WARDEN_PREPARED:
         break;
     }
     return box_fail(err, BOX_PROTOCOL, "a packet of a type that boxd does not send");

@@ -44,6 +44,11 @@ static const box_config_key keys[] = {
     {"cgroup", BOX_CONFIG_STRING, FIELD(cgroup),
      .help = "Parent control group, such as /box; absent: the top on cgroup v2, the warden's own "
              "on v1."},
+    {"standbys", BOX_CONFIG_INT, FIELD(standbys), .number = 4, .min = 0,
+     .max = BOX_WARDEN_MAX_STANDBYS,
+     .help = "How many new sandboxes find their control groups and empty network, ipc, uts and "
+             "cgroup namespaces made already, by a process that waits for them (backend "
+             "namespace)."},
     {"allowed_roots", BOX_CONFIG_RECORDS, FIELD(allowed_roots), .max = 64, .fields = root_fields,
      .n_fields = BOX_COUNT(root_fields), .record_size = sizeof(box_allowed_root),
      .help = "Host directories that host_path may name or lie beneath; empty: none."},

@@ -49,6 +49,7 @@ typedef struct box_warden_config {
     char *instance_dir; /* state files; gone at a reboot, so below /run */
     char *agent;        /* NULL = box-agent beside the warden */
     char *cgroup;       /* NULL = the warden's own control group */
+    int64_t standbys;   /* helpers with their preparations made */
     box_config_records allowed_roots; /* box_allowed_root */
     box_disk_config disk;
     box_warden_maxima maxima;

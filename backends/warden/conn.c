@@ -67,7 +67,9 @@ void box_warden_conns_tidy(box_warden *w)
             w->removing = true;
             w->remove_by = box_time_add(box_now(), BOX_WARDEN_REMOVE_SECONDS * BOX_SECOND);
             box_warden_sandboxes_end_all(w);
+            box_warden_standbys_end(w);
         }
+        box_warden_standbys_forget(w, c->serial);
         box_warden_conn_free(w, c);
     }
 }
@@ -202,6 +204,19 @@ void box_warden_conn_exited(box_warden *w, const box_uid *instance, const box_wa
         conn_send(w, c, BOX_WARDEN_EXITED, 0, exited, sizeof *exited, NULL, 0);
 }
 
+uint64_t box_warden_conn_ready(box_warden *w, const box_uid *uid)
+{
+    const box_warden_target target = {.uid = *uid};
+    for (box_list *at = w->conns.prev; at != &w->conns; at = at->prev) {
+        warden_conn *c = BOX_CONTAINER(at, warden_conn, link);
+        if (!c->greeted || c->broken)
+            continue;
+        conn_send(w, c, BOX_WARDEN_PREPARED, 0, &target, sizeof target, NULL, 0);
+        return c->serial;
+    }
+    return 0;
+}
+
 /* --- receiving -------------------------------------------------------------------------------- */
 
 static int greet(box_warden *w, warden_conn *c, const box_warden_hello *hello, box_error *err)
@@ -225,7 +240,7 @@ static int greet(box_warden *w, warden_conn *c, const box_warden_hello *hello, b
         *err = reply.error;
         return -1;
     }
-    c->greeted = true;
+    c->greeted = w->to_announce = true;
     c->instance = hello->instance;
     box_log(BOX_INFO, "boxd.connected", BOX_INT("connection", c->serial));
     return 0;

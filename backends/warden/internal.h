@@ -1,6 +1,6 @@
 /* What the files of the warden's main loop share. warden.c owns the loop, conn.c connections,
- * ask.c their requests, job.c the queue and helpers, sandbox.c the table and what happens to a
- * sandbox, disk.c images of workspaces. */
+ * ask.c their requests, job.c the queue and helpers, standby.c helpers that wait for their job,
+ * sandbox.c the table and what happens to a sandbox, disk.c images of workspaces. */
 #pragma once
 
 #include <sys/types.h>
@@ -64,9 +64,8 @@ typedef struct warden_job {
     box_warden_limits limits;
     int64_t image_bytes; /* IMAGE, FILL */
     int listen_fd;
-    warden_watch helper; /* pidfd */
-    pid_t pid;
-    int result; /* socket the helper reports on */
+    warden_watch helper; /* the socket it reports on */
+    int pidfd;           /* of the helper */
     box_time deadline;
     box_time not_before; /* of JOB_DESTROY, unless the sandbox is dead before */
 } warden_job;
@@ -81,6 +80,25 @@ typedef struct warden_result {
 } warden_result;
 
 enum { RESULT_MAX_FDS = BOX_ANSWER_MAX_FDS + 1 };
+
+/* A helper that made its preparations before anybody asked for them (backend.h, prepare), and waits
+ * for a CREATE. */
+typedef struct warden_standby {
+    box_list link;
+    box_sandbox_record record; /* `place` and others come when it is ready */
+    warden_watch socket;
+    int pidfd;
+    bool ready;
+    uint64_t told;     /* serial of the connection that knows of it; 0 = none */
+    box_time deadline; /* to be ready */
+} warden_standby;
+
+/* box_journal for a helper. */
+typedef struct warden_journal {
+    const struct box_warden *w;
+    bool prepared; /* for nobody yet */
+    int file;      /* -1 at first */
+} warden_journal;
 
 /* A SWEEP that waits for its sandboxes. */
 typedef struct warden_sweep {
@@ -118,9 +136,13 @@ typedef struct warden_sandbox {
     int status;           /* wait status of PID 1, -1 = not known */
     uint64_t conn;        /* serial of the connection that created or kept it */
     int64_t memory_bytes; /* its part of the warden's: memory.h */
+    warden_standby *standby; /* that is to make it; NULL = none, or it does */
     box_list waiters;
     box_time retry_at; /* when its destroy, or adoption, is tried again; 0 = not */
 } warden_sandbox;
+
+/* The request's descriptor, the socket to tell on, the image. */
+enum { WARDEN_SLOT_REQUEST = 0, WARDEN_SLOT_RESULT = 1, WARDEN_SLOT_IMAGE = 2 };
 
 struct box_warden {
     const box_warden_config *config;
@@ -132,7 +154,7 @@ struct box_warden {
     uid_t peer_uid;
     int epoll;
     int state_dir;
-    int slots[3];       /* in a helper: the request's descriptor, the result's socket, the image */
+    int slots[3];       /* in a helper: WARDEN_SLOT_ */
     int last_static_fd; /* descriptors above it belong to connections and jobs */
     warden_watch signals;
     warden_watch listener;
@@ -149,7 +171,12 @@ struct box_warden {
     size_t n_queue;         /* those that boxd asked for */
     box_list running;
     size_t n_running;
-    bool deferred; /* a job of the queue waits for its time alone */
+    box_list standbys; /* warden_standby */
+    size_t n_standbys;
+    size_t n_preparing;  /* of them */
+    box_time prepare_at; /* after a failure: not before; 0 = at once */
+    bool to_announce;    /* one that is ready may be known to nobody */
+    bool deferred;       /* a job of the queue waits for its time alone */
     size_t n_waiters;
     size_t n_retries; /* sandboxes with retry_at */
     bool strangers;   /* a helper ended: what it left may wait to be reaped */
@@ -163,6 +190,8 @@ struct box_warden {
 int box_warden_watch_add(box_warden *w, warden_watch *watch, int fd, uint32_t events,
                          box_error *err) BOX_MUST_USE;
 void box_warden_watch_events(box_warden *w, warden_watch *watch, uint32_t events);
+/* The descriptor goes over to another watch, which has its `ready` already. */
+void box_warden_watch_move(box_warden *w, warden_watch *from, warden_watch *to);
 /* Stops watching and closes. */
 void box_warden_watch_close(box_warden *w, warden_watch *watch);
 
@@ -179,6 +208,9 @@ void box_warden_conn_answer_error(box_warden *w, uint64_t serial, uint64_t id,
                                   const box_error *error);
 void box_warden_conn_exited(box_warden *w, const box_uid *instance,
                             const box_warden_exited *exited);
+
+/* Tells the newest connection that a sandbox of that uid is half made; its serial, 0 = none. */
+uint64_t box_warden_conn_ready(box_warden *w, const box_uid *uid);
 
 /* ask.c */
 /* One request with its body; *fd is what came with it (-1 = nothing), -1 when taken. On failure
@@ -215,6 +247,30 @@ void box_warden_job_free(box_warden *w, warden_job *job);
 warden_job *box_warden_job_create_of(const box_warden *w, const warden_sandbox *s);
 /* A job that waits is not to be done any more. */
 void box_warden_job_drop(box_warden *w, warden_job *job);
+
+/* In a helper: what the warden had open is closed but `socket`, `request` and `image` (-1 = none),
+ * which are w->slots from now on. */
+void box_warden_helper_begin(box_warden *w, int socket, int request, int image, pid_t warden);
+/* A box_journal's save; the owner is a warden_journal. */
+int box_warden_helper_save(void *journal, const box_sandbox_record *record, box_error *err)
+    BOX_MUST_USE;
+/* Sends the result with its descriptors; the helper's exit status. */
+int box_warden_helper_tell(const box_warden *w, warden_result *result, const box_sandbox_fds *fds);
+
+/* standby.c */
+/* Starts what there is to be, when nothing else is to be done. */
+void box_warden_standbys_fill(box_warden *w);
+/* The one of that uid, the caller's from now on; NULL: none is ready. */
+warden_standby *box_warden_standby_take(box_warden *w, const box_uid *uid);
+/* Gives a CREATE to the one its sandbox has: that helper is the job's from now on. */
+int box_warden_standby_give(box_warden *w, warden_job *job, box_error *err) BOX_MUST_USE;
+/* Ends and frees one that was taken; what it made is the sandbox's. NULL is fine. */
+void box_warden_standby_drop(box_warden *w, warden_standby *s);
+/* A connection is gone: others may have those that it knew of. */
+void box_warden_standbys_forget(box_warden *w, uint64_t conn);
+/* Ends all; n_standbys is 0 when they have ended, and what they made is queued to be removed. */
+void box_warden_standbys_end(box_warden *w);
+void box_warden_standbys_free(box_warden *w);
 
 /* sandbox.c */
 warden_sandbox *box_warden_sandbox_find(const box_warden *w, const box_uid *uid);

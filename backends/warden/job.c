@@ -15,8 +15,6 @@
 #include "warden/internal.h"
 #include "warden/state.h"
 
-enum { SLOT_REQUEST = 0, SLOT_RESULT = 1, SLOT_IMAGE = 2 };
-
 warden_job *box_warden_job_new(job_kind kind, warden_sandbox *s, uint64_t conn, uint64_t id)
 {
     warden_job *job = box_alloc(sizeof *job);
@@ -24,7 +22,7 @@ warden_job *box_warden_job_new(job_kind kind, warden_sandbox *s, uint64_t conn, 
     job->sandbox = s;
     job->conn = conn;
     job->id = id;
-    job->listen_fd = job->result = job->helper.fd = -1;
+    job->listen_fd = job->pidfd = job->helper.fd = -1;
     return job;
 }
 
@@ -32,7 +30,7 @@ void box_warden_job_free(box_warden *w, warden_job *job)
 {
     box_warden_watch_close(w, &job->helper);
     box_closep(&job->listen_fd);
-    box_closep(&job->result);
+    box_closep(&job->pidfd);
     free(job);
 }
 
@@ -67,10 +65,12 @@ static warden_result new_result(const warden_job *job)
 
 /* --- in the helper ---------------------------------------------------------------------------- */
 
-static int save(void *owner, const box_sandbox_record *record, box_error *err)
+int box_warden_helper_save(void *journal, const box_sandbox_record *record, box_error *err)
 {
-    const box_warden *w = owner;
-    return box_state_write(w->state_dir, record, err);
+    warden_journal *j = journal;
+    if (j->file >= 0)
+        return box_state_update(j->file, record, err);
+    return box_state_write(j->w->state_dir, record, j->prepared, &j->file, err);
 }
 
 /* Descriptors in the order of the BOX_ANSWER_FD_ bits. */
@@ -118,17 +118,26 @@ static int do_limits(box_warden *w, const box_warden_limits *limits, warden_resu
     if (limits->memory_bytes == 0)
         return 0;
     r->record.memory_bytes = limits->memory_bytes;
-    return box_state_write(w->state_dir, &r->record, err);
+    return box_state_write(w->state_dir, &r->record, false, NULL, err);
+}
+
+static int do_create(box_warden *w, const warden_job *job, int image, warden_result *r,
+                     box_sandbox_fds *fds, box_error *err)
+{
+    warden_journal owner = {.w = w, .file = -1};
+    const box_journal journal = {.save = box_warden_helper_save, .owner = &owner};
+    if (w->ops->prepare != NULL && w->ops->prepare(w->backend, &journal, &r->record, err) < 0)
+        return -1;
+    return w->ops->create(w->backend, &job->create, w->slots[WARDEN_SLOT_REQUEST], image, &journal,
+                          &r->record, fds, &r->answer, err);
 }
 
 static int do_job(box_warden *w, const warden_job *job, int image, warden_result *r,
                   box_sandbox_fds *fds, box_error *err)
 {
-    const box_journal journal = {.save = save, .owner = w};
     switch (job->kind) {
     case JOB_CREATE:
-        return w->ops->create(w->backend, &job->create, w->slots[SLOT_REQUEST], image, &journal,
-                              &r->record, fds, &r->answer, err);
+        return do_create(w, job, image, r, fds, err);
     case JOB_DESTROY:
         return do_destroy(w, image, r, err);
     case JOB_ALIVE:
@@ -148,24 +157,14 @@ static int do_job(box_warden *w, const warden_job *job, int image, warden_result
     return box_fail(err, BOX_INTERNAL, "no such job");
 }
 
-/* Only what the backend opened, the slots and the state directory stay open: a helper that hangs
- * keeps no connection of boxd alive. */
 static int image_of(const warden_job *job)
 {
     return job->sandbox != NULL ? job->sandbox->image : -1;
 }
 
-static void keep_own_fds(const box_warden *w, const warden_job *job)
-{
-    if (job->listen_fd >= 0)
-        (void)dup3(job->listen_fd, w->slots[SLOT_REQUEST], O_CLOEXEC);
-    (void)dup3(job->result, w->slots[SLOT_RESULT], O_CLOEXEC);
-    if (image_of(job) >= 0)
-        (void)dup3(image_of(job), w->slots[SLOT_IMAGE], O_CLOEXEC);
-    (void)close_range((unsigned)w->last_static_fd + 1, ~0U, 0);
-}
-
-BOX_NORETURN static void helper_main(box_warden *w, const warden_job *job, pid_t warden)
+/* Only what the backend opened, the slots and the state directory stay open: a helper that
+ * hangs keeps no connection of boxd alive. */
+void box_warden_helper_begin(box_warden *w, int socket, int request, int image, pid_t warden)
 {
     /* A helper without its warden would work against the next one. */
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -174,19 +173,36 @@ BOX_NORETURN static void helper_main(box_warden *w, const warden_job *job, pid_t
     sigset_t none;
     (void)sigemptyset(&none);
     (void)sigprocmask(SIG_SETMASK, &none, NULL);
-    keep_own_fds(w, job);
+    if (request >= 0)
+        (void)dup3(request, w->slots[WARDEN_SLOT_REQUEST], O_CLOEXEC);
+    (void)dup3(socket, w->slots[WARDEN_SLOT_RESULT], O_CLOEXEC);
+    if (image >= 0)
+        (void)dup3(image, w->slots[WARDEN_SLOT_IMAGE], O_CLOEXEC);
+    (void)close_range((unsigned)w->last_static_fd + 1, ~0U, 0);
+}
+
+int box_warden_helper_tell(const box_warden *w, warden_result *result, const box_sandbox_fds *fds)
+{
+    int packed[RESULT_MAX_FDS];
+    size_t n = pack_fds(fds, &result->answer.fds, packed);
+    box_error unsent;
+    result->has_image = fds->image >= 0;
+    if (result->has_image)
+        packed[n++] = fds->image;
+    return box_fd_send(w->slots[WARDEN_SLOT_RESULT], result, sizeof *result, packed, n, &unsent) <
+           0;
+}
+
+BOX_NORETURN static void helper_main(box_warden *w, const warden_job *job, int socket, pid_t warden)
+{
+    bool has_image = image_of(job) >= 0;
+    box_warden_helper_begin(w, socket, job->listen_fd, image_of(job), warden);
     warden_result result = new_result(job);
     box_sandbox_fds fds = {-1, -1, -1, -1, -1, -1};
-    int image = image_of(job) >= 0 ? w->slots[SLOT_IMAGE] : -1;
+    int image = has_image ? w->slots[WARDEN_SLOT_IMAGE] : -1;
     if (do_job(w, job, image, &result, &fds, &result.error) == 0)
         result.error = (box_error){0};
-    int packed[RESULT_MAX_FDS];
-    size_t n = pack_fds(&fds, &result.answer.fds, packed);
-    result.has_image = fds.image >= 0;
-    if (result.has_image)
-        packed[n++] = fds.image;
-    box_error unsent;
-    _exit(box_fd_send(w->slots[SLOT_RESULT], &result, sizeof result, packed, n, &unsent) < 0);
+    _exit(box_warden_helper_tell(w, &result, &fds));
 }
 
 /* --- in the warden ---------------------------------------------------------------------------- */
@@ -195,9 +211,7 @@ BOX_NORETURN static void helper_main(box_warden *w, const warden_job *job, pid_t
 static void collect(warden_job *job, warden_result *result, int fds[RESULT_MAX_FDS], size_t *n_fds)
 {
     box_error err;
-    siginfo_t si = {0};
-    (void)waitid(P_PIDFD, (id_t)job->helper.fd, &si, WEXITED | WNOHANG); /* it has ended */
-    ssize_t n = box_fd_receive(job->result, result, sizeof *result, fds, n_fds, &err);
+    ssize_t n = box_fd_receive(job->helper.fd, result, sizeof *result, fds, n_fds, &err);
     if (n == (ssize_t)sizeof *result) {
         box_error_sanitize(&result->error);
         return;
@@ -210,7 +224,7 @@ static void collect(warden_job *job, warden_result *result, int fds[RESULT_MAX_F
         (void)box_fail(&result->error, BOX_INTERNAL, "the warden's helper ended without a word");
 }
 
-static void helper_ended(box_warden *w, warden_watch *watch, uint32_t events)
+static void helper_told(box_warden *w, warden_watch *watch, uint32_t events)
 {
     (void)events;
     warden_job *job = BOX_CONTAINER(watch, warden_job, helper);
@@ -220,38 +234,44 @@ static void helper_ended(box_warden *w, warden_watch *watch, uint32_t events)
     collect(job, &result, fds, &n_fds);
     box_list_remove(&job->link);
     w->n_running--;
-    w->strangers = true;
+    w->strangers = true; /* it is about to end, if it has not */
     if (job->sandbox != NULL)
         job->sandbox->busy = false;
     box_warden_sandbox_job_done(w, job, &result, fds, n_fds);
     box_warden_job_free(w, job);
 }
 
-static int start(box_warden *w, warden_job *job, box_error *err)
+/* A helper that does the job from the beginning. */
+static int start_new(box_warden *w, warden_job *job, box_error *err)
 {
     int pair[2];
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
         return box_fail_errno(err, "make a socket pair");
-    job->result = pair[0];
+    BOX_AUTO(box_closep) int ours = pair[0];
     BOX_AUTO(box_closep) int theirs = pair[1];
     pid_t warden = getpid();
     pid_t pid = fork();
-    if (pid == 0) {
-        job->result = theirs;
-        helper_main(w, job, warden);
-    }
+    if (pid == 0)
+        helper_main(w, job, theirs, warden);
     if (pid < 0)
         return box_fail_errno(err, "start a helper");
-    job->pid = pid;
-    job->deadline = box_time_add(box_now(), BOX_WARDEN_HELPER_SECONDS * BOX_SECOND);
-    job->helper.ready = helper_ended;
-    int pidfd = pidfd_open(pid, 0);
-    if (pidfd < 0 || box_warden_watch_add(w, &job->helper, pidfd, EPOLLIN, err) < 0) {
+    job->pidfd = pidfd_open(pid, 0);
+    if (job->pidfd < 0 || box_warden_watch_add(w, &job->helper, ours, EPOLLIN, err) < 0) {
         (void)kill(pid, SIGKILL); /* ours and not reaped: the pid is still its own */
         (void)waitpid(pid, NULL, 0);
         return box_fail(err, BOX_INTERNAL, "cannot watch a helper");
     }
+    (void)box_take_fd(&ours);
     return 0;
+}
+
+static int start(box_warden *w, warden_job *job, box_error *err)
+{
+    job->helper.ready = helper_told;
+    job->deadline = box_time_add(box_now(), BOX_WARDEN_HELPER_SECONDS * BOX_SECOND);
+    return job->kind == JOB_CREATE && job->sandbox->standby != NULL
+               ? box_warden_standby_give(w, job, err)
+               : start_new(w, job, err);
 }
 
 /* One that ends begins nothing, but what DESTROY has answered for it still removes. */
@@ -298,7 +318,7 @@ static void kill_late(box_warden *w)
     for (box_list *at = w->running.next; at != &w->running; at = at->next) {
         warden_job *job = BOX_CONTAINER(at, warden_job, link);
         if (now >= job->deadline)
-            (void)pidfd_send_signal(job->helper.fd, SIGKILL, NULL, 0); /* its end comes as event */
+            (void)pidfd_send_signal(job->pidfd, SIGKILL, NULL, 0); /* its end comes as event */
     }
 }
 
@@ -309,9 +329,10 @@ void box_warden_jobs_pump(box_warden *w)
     while (w->n_running < BOX_WARDEN_MAX_HELPERS) {
         warden_job *job = next_ready(w);
         if (job == NULL)
-            return;
+            break;
         start_or_fail(w, job);
     }
+    box_warden_standbys_fill(w);
 }
 
 void box_warden_jobs_forget(box_warden *w, uint64_t conn)

@@ -1,5 +1,6 @@
 /* box-warden: the privileged half of Box for one backend. */
 #include <errno.h>
+#include <fcntl.h>
 #include <getopt.h>
 #include <limits.h>
 #include <sys/stat.h>
@@ -93,6 +94,21 @@ static int parse(int argc, char **argv, options *o)
     return -1;
 }
 
+/* What the starter left open is nothing of ours: helpers keep all that is open by now, and one that
+ * kept a socket of the warden would not see it end. boxd's gets the lowest number. */
+static int keep_only(int *boxd_fd, box_error *err)
+{
+    int last = STDERR_FILENO;
+    if (*boxd_fd > last) {
+        last++;
+        if (*boxd_fd != last && dup3(*boxd_fd, last, O_CLOEXEC) < 0)
+            return box_fail_errno(err, "--boxd-fd");
+        *boxd_fd = last;
+    }
+    (void)close_range((unsigned)last + 1, ~0U, 0); /* before Linux 5.9 they stay */
+    return 0;
+}
+
 static int run(const options *o, const box_backend_ops *ops, const box_warden_config *config,
                int *start_lock, box_error *err)
 {
@@ -145,6 +161,8 @@ int main(int argc, char **argv)
         rc = 0;
     else
         rc = -1;
+    if (rc < 0 && keep_only(&o.boxd_fd, &err) < 0)
+        rc = complain(&err);
     if (rc < 0) {
         /* A private one shares its client's terminal, and tells boxd what is wrong: it logs only
          * where another level than the default was asked for. */

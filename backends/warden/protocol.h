@@ -6,7 +6,7 @@
  * (error). Then boxd asks, each request with an id of its own, and the warden answers each with one
  * ANSWER of the same id, in any order. Sandboxes belong to the boxd instance that created them:
  * another instance never sees them; of two connections with one instance the newer one stays.
- * EXITED comes by itself when a sandbox's PID 1 ended. Host byte order, exact sizes, reserved bytes
+ * EXITED and PREPARED come by themselves. Host byte order, exact sizes, reserved bytes
  * 0; strings are NUL-ended within their array. A packet that breaks these rules ends the
  * connection.
  *
@@ -39,7 +39,9 @@ typedef enum box_warden_type {
     BOX_WARDEN_SWEEP =
         8, /* everything of this instance that was not kept or created since is removed */
     BOX_WARDEN_ANSWER = 16,
-    BOX_WARDEN_EXITED = 17, /* warden -> boxd, by itself */
+    BOX_WARDEN_EXITED = 17,   /* warden -> boxd, by itself */
+    BOX_WARDEN_PREPARED = 18, /* warden -> boxd, by itself: a CREATE of this uid, which is nobody's
+                               * yet, is faster than others */
 } box_warden_type;
 
 typedef struct box_warden_header {
@@ -122,7 +124,7 @@ typedef struct box_warden_create {
 
 typedef struct box_warden_target {
     box_uid uid;
-} box_warden_target; /* DESTROY, ALIVE, USAGE, KEEP; SWEEP: all zero */
+} box_warden_target; /* DESTROY, ALIVE, USAGE, KEEP, PREPARED; SWEEP: all zero */
 
 typedef struct box_warden_limits {
     box_uid uid;

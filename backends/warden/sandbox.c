@@ -46,19 +46,30 @@ int box_warden_sandbox_add(box_warden *w, const box_uid *uid, const box_uid *ins
                            uint32_t flags, warden_sandbox **out, box_error *err)
 {
     int64_t max = w->config->maxima.sandboxes;
-    if (box_warden_sandbox_find(w, uid) != NULL)
+    const warden_sandbox *same = box_warden_sandbox_find(w, uid);
+    if (same != NULL && box_uid_equal(&same->record.instance, &(box_uid){0})) {
+        (void)box_fail(err, BOX_BACKEND_UNAVAILABLE, "what was prepared for it is lost");
+        box_error_add(err, "backend", w->ops->name);
+        err->retry_ms = 500;
+        return -1;
+    }
+    if (same != NULL)
         return box_violation(err, "uid", "is in use");
     if (box_map_count(w->sandboxes) >= (size_t)max) {
         (void)box_fail(err, BOX_SESSION_LIMIT, "the warden has its %lld sandboxes", (long long)max);
         return box_error_limit(err, "sandboxes", max, max);
     }
-    uint32_t base;
-    if (box_uids_take(w->uids, &base, err) < 0)
+    box_sandbox_record begun = {.uid = *uid};
+    warden_standby *standby = box_warden_standby_take(w, uid);
+    if (standby != NULL)
+        begun = standby->record;
+    else if (box_uids_take(w->uids, &begun.uid_base, err) < 0)
         return -1;
     warden_sandbox *s = new_sandbox(w, uid);
+    s->standby = standby;
+    s->record = begun;
     s->record.instance = *instance;
     s->record.flags = flags;
-    s->record.uid_base = base;
     s->owns_uids = true;
     *out = s;
     return 0;
@@ -82,6 +93,7 @@ void box_warden_sandbox_free(box_warden *w, warden_sandbox *s)
 {
     (void)box_map_remove_bytes(w->sandboxes, s->record.uid.bytes, sizeof s->record.uid.bytes);
     box_warden_watch_close(w, &s->pid);
+    box_warden_standby_drop(w, s->standby);
     box_warden_memory_give(w, s);
     box_closep(&s->image);
     if (s->owns_uids)
@@ -110,6 +122,8 @@ void box_warden_sandbox_end(box_warden *w, warden_sandbox *s)
     if (s->state == SANDBOX_ENDING)
         return;
     s->state = SANDBOX_ENDING;
+    box_warden_standby_drop(w, s->standby); /* its CREATE was not begun */
+    s->standby = NULL;
     if (s->retry_at != 0) { /* of an adoption */
         s->retry_at = 0;
         w->n_retries--;
@@ -318,7 +332,7 @@ static void created(box_warden *w, const warden_job *job, const warden_result *r
     /* What the helper had written down before it failed says what is to be removed. */
     box_sandbox_record saved;
     box_error none;
-    if (box_state_read(w->state_dir, &s->record.uid, &saved, &none) == 0)
+    if (box_state_read(w->state_dir, &s->record.uid, false, &saved, &none) == 0)
         s->record = saved;
     log_sandbox(BOX_WARN, "sandbox.create_failed", s, &r->error);
     box_warden_conn_answer_error(w, job->conn, job->id, &r->error);

@@ -12,12 +12,13 @@
 #include "base/fd.h"
 #include "base/limits.h"
 
-#define PREFIX "sandbox-"
+#define PREFIX          "sandbox-"
+#define PREFIX_PREPARED "prepared-"
 
 enum {
     STATE_MAGIC = 0x42585354,
-    STATE_VERSION = 3,
-    NAME_BYTES = sizeof PREFIX + BOX_UID_TEXT,
+    STATE_VERSION = 4,
+    NAME_BYTES = sizeof PREFIX_PREPARED + BOX_UID_TEXT,
     BOOT_ID_BYTES = 40, /* "b5f2...", 36 characters and the end of line */
 };
 
@@ -27,6 +28,8 @@ typedef struct state_file {
     char boot_id[BOOT_ID_BYTES];
     box_sandbox_record record;
 } state_file;
+
+_Static_assert(sizeof(state_file) <= 4096, "an update is one page");
 
 static int read_boot_id(char out[BOOT_ID_BYTES], box_error *err)
 {
@@ -97,30 +100,57 @@ int box_state_open(const char *instance_dir, int *out_dir, box_error *err)
     return 0;
 }
 
-static void file_name(const box_uid *uid, char out[NAME_BYTES])
+static void file_name(const box_uid *uid, bool prepared, char out[NAME_BYTES])
 {
     char text[BOX_UID_TEXT];
     box_uid_text(uid, text);
-    (void)snprintf(out, NAME_BYTES, PREFIX "%s", text);
+    (void)snprintf(out, NAME_BYTES, "%s%s", prepared ? PREFIX_PREPARED : PREFIX, text);
 }
 
-int box_state_write(int dir, const box_sandbox_record *record, box_error *err)
+static void temporary_name(const char *name, char out[NAME_BYTES + 8])
 {
-    state_file file = {.magic = STATE_MAGIC, .version = STATE_VERSION, .record = *record};
-    if (read_boot_id(file.boot_id, err) < 0)
+    (void)snprintf(out, NAME_BYTES + 8, ".%s.new", name);
+}
+
+int box_state_update(int file, const box_sandbox_record *record, box_error *err)
+{
+    const size_t at = offsetof(state_file, record);
+    if (pwrite(file, record, sizeof *record, (off_t)at) != (ssize_t)sizeof *record)
+        return box_fail_errno(err, "write a state file");
+    return 0;
+}
+
+int box_state_write(int dir, const box_sandbox_record *record, bool prepared, int *file,
+                    box_error *err)
+{
+    state_file all = {.magic = STATE_MAGIC, .version = STATE_VERSION, .record = *record};
+    if (read_boot_id(all.boot_id, err) < 0)
         return -1;
     char name[NAME_BYTES];
     char temporary[NAME_BYTES + 8];
-    file_name(&record->uid, name);
-    (void)snprintf(temporary, sizeof temporary, ".%s.new", name);
+    file_name(&record->uid, prepared, name);
+    temporary_name(name, temporary);
     BOX_AUTO(box_closep)
     int fd = openat(dir, temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (fd < 0)
         return box_fail_errno(err, "create a state file");
-    if (box_fd_write_all(fd, &file, sizeof file, err) < 0)
+    if (box_fd_write_all(fd, &all, sizeof all, err) < 0)
         return box_wrap(err, "state file");
     if (renameat(dir, temporary, dir, name) < 0)
         return box_fail_errno(err, "replace a state file");
+    if (file != NULL)
+        *file = box_take_fd(&fd);
+    return 0;
+}
+
+int box_state_claim(int dir, const box_uid *uid, box_error *err)
+{
+    char before[NAME_BYTES];
+    char after[NAME_BYTES];
+    file_name(uid, true, before);
+    file_name(uid, false, after);
+    if (renameat(dir, before, dir, after) < 0)
+        return box_fail_errno(err, "rename a state file");
     return 0;
 }
 
@@ -130,11 +160,12 @@ static bool terminated(const box_sandbox_record *r)
            memchr(r->mount_path, '\0', sizeof r->mount_path) != NULL;
 }
 
-int box_state_read(int dir, const box_uid *uid, box_sandbox_record *out, box_error *err)
+int box_state_read(int dir, const box_uid *uid, bool prepared, box_sandbox_record *out,
+                   box_error *err)
 {
     char name[NAME_BYTES];
     char boot_id[BOOT_ID_BYTES];
-    file_name(uid, name);
+    file_name(uid, prepared, name);
     if (read_boot_id(boot_id, err) < 0)
         return -1;
     BOX_AUTO(box_closep) int fd = openat(dir, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
@@ -154,17 +185,35 @@ int box_state_read(int dir, const box_uid *uid, box_sandbox_record *out, box_err
 
 int box_state_remove(int dir, const box_uid *uid, box_error *err)
 {
-    char name[NAME_BYTES];
-    file_name(uid, name);
-    if (unlinkat(dir, name, 0) < 0 && errno != ENOENT)
-        return box_fail_errno(err, "remove a state file");
+    for (int prepared = 0; prepared <= 1; prepared++) {
+        char name[NAME_BYTES];
+        char temporary[NAME_BYTES + 8];
+        file_name(uid, prepared != 0, name);
+        temporary_name(name, temporary);
+        if ((unlinkat(dir, name, 0) < 0 && errno != ENOENT) ||
+            (unlinkat(dir, temporary, 0) < 0 && errno != ENOENT))
+            return box_fail_errno(err, "remove a state file");
+    }
     return 0;
 }
 
-static bool uid_of(const char *name, box_uid *out)
+static bool starts_with(const char *name, const char *prefix)
 {
-    return strncmp(name, PREFIX, sizeof PREFIX - 1) == 0 &&
-           box_uid_parse(name + sizeof PREFIX - 1, out);
+    return strncmp(name, prefix, strlen(prefix)) == 0;
+}
+
+static bool is_ours(const char *name)
+{
+    name += name[0] == '.' ? 1 : 0; /* a write that was interrupted */
+    return starts_with(name, PREFIX) || starts_with(name, PREFIX_PREPARED);
+}
+
+static bool uid_of(const char *name, box_uid *out, bool *prepared)
+{
+    *prepared = starts_with(name, PREFIX_PREPARED);
+    if (!*prepared && !starts_with(name, PREFIX))
+        return false;
+    return box_uid_parse(name + strlen(*prepared ? PREFIX_PREPARED : PREFIX), out);
 }
 
 static void closedirp(DIR **d)
@@ -183,12 +232,13 @@ int box_state_scan(int dir, void (*each)(void *owner, const box_sandbox_record *
     int removed = 0;
     for (const struct dirent *e; (e = readdir(d)) != NULL;) {
         box_uid uid;
+        bool prepared;
         box_sandbox_record record;
         box_error damaged;
-        if (uid_of(e->d_name, &uid) && box_state_read(dir, &uid, &record, &damaged) == 0) {
+        if (uid_of(e->d_name, &uid, &prepared) &&
+            box_state_read(dir, &uid, prepared, &record, &damaged) == 0) {
             each(owner, &record);
-        } else if (strncmp(e->d_name, PREFIX, sizeof PREFIX - 1) == 0 ||
-                   strncmp(e->d_name, "." PREFIX, sizeof PREFIX) == 0) {
+        } else if (is_ours(e->d_name)) {
             if (unlinkat(dir, e->d_name, 0) < 0)
                 return box_fail_errno(err, "remove a damaged state file");
             removed++;

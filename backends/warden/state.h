@@ -1,6 +1,7 @@
 /* State files: one per sandbox in instance_dir, written before the sandbox's first process is
  * cloned, so a warden that was killed finds everything again. They are worth nothing after a reboot
- * (the boot id inside says so), so there is no fsync. */
+ * (the boot id inside says so), so there is no fsync. What is prepared for a sandbox that nobody
+ * has asked for yet has a name of another kind until somebody does. */
 #pragma once
 
 #include "backend.h"
@@ -15,12 +16,19 @@ int box_state_lock(int dir, uint64_t patience_ns, box_error *err) BOX_MUST_USE;
  * lock: PERMISSION when another warden lives there. */
 int box_state_open(const char *instance_dir, int *out_dir, box_error *err) BOX_MUST_USE;
 
-int box_state_write(int dir, const box_sandbox_record *record, box_error *err) BOX_MUST_USE;
+/* Makes or replaces the sandbox's file; *file, when not NULL, is open for box_state_update. */
+int box_state_write(int dir, const box_sandbox_record *record, bool prepared, int *file,
+                    box_error *err) BOX_MUST_USE;
+/* One write of less than a page: a process that is killed has made it or not. */
+int box_state_update(int file, const box_sandbox_record *record, box_error *err) BOX_MUST_USE;
+/* What was prepared for nobody is a sandbox from now on. */
+int box_state_claim(int dir, const box_uid *uid, box_error *err) BOX_MUST_USE;
+
 /* FILE_NOT_FOUND when there is none, PROTOCOL when it is not ours or damaged. A file of an earlier
  * boot comes back with pid 0. */
-int box_state_read(int dir, const box_uid *uid, box_sandbox_record *out, box_error *err)
-    BOX_MUST_USE;
-/* Idempotent. */
+int box_state_read(int dir, const box_uid *uid, bool prepared, box_sandbox_record *out,
+                   box_error *err) BOX_MUST_USE;
+/* Of either kind, and what a write that was interrupted left. Idempotent. */
 int box_state_remove(int dir, const box_uid *uid, box_error *err) BOX_MUST_USE;
 
 /* Calls `each` for every state file that can be read; damaged ones and leftovers of an interrupted

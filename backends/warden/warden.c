@@ -39,6 +39,13 @@ void box_warden_watch_events(box_warden *w, warden_watch *watch, uint32_t events
     (void)epoll_ctl(w->epoll, EPOLL_CTL_MOD, watch->fd, &e); /* it is there: nothing can fail */
 }
 
+void box_warden_watch_move(box_warden *w, warden_watch *from, warden_watch *to)
+{
+    struct epoll_event e = {.events = EPOLLIN, .data.ptr = to};
+    to->fd = box_take_fd(&from->fd);
+    (void)epoll_ctl(w->epoll, EPOLL_CTL_MOD, to->fd, &e); /* it is there: nothing can fail */
+}
+
 void box_warden_watch_close(box_warden *w, warden_watch *watch)
 {
     if (watch->fd < 0)
@@ -66,6 +73,7 @@ static void signalled(box_warden *w, warden_watch *watch, uint32_t events)
     if (w->removing || w->stopping)
         return;
     w->stopping = true;
+    box_warden_standbys_end(w);
     w->remove_by = box_time_add(box_now(), BOX_WARDEN_REMOVE_SECONDS * BOX_SECOND);
 }
 
@@ -171,6 +179,7 @@ int box_warden_new(const box_warden_config *config, const box_backend_ops *ops, 
     box_list_init(&w->conns);
     box_list_init(&w->queue);
     box_list_init(&w->running);
+    box_list_init(&w->standbys);
     w->sandboxes = box_map_new();
     uint32_t start;
     box_random(&start, sizeof start);
@@ -208,6 +217,7 @@ void box_warden_free(box_warden *w)
         return;
     free_jobs(w, &w->queue);
     free_jobs(w, &w->running);
+    box_warden_standbys_free(w);
     while (!box_list_empty(&w->conns))
         box_warden_conn_free(w, BOX_CONTAINER(w->conns.next, warden_conn, link));
     void *value;
@@ -305,10 +315,6 @@ static void reap_strangers(box_warden *w)
             w->strangers = false;
             return;
         }
-        for (box_list *at = w->running.next; at != &w->running; at = at->next) {
-            if (BOX_CONTAINER(at, warden_job, link)->pid == si.si_pid)
-                return; /* its own event collects it */
-        }
         size_t at = 0;
         void *value;
         while (box_map_next(w->sandboxes, &at, &value)) {
@@ -324,16 +330,18 @@ static void reap_strangers(box_warden *w)
 static bool finished(const box_warden *w, bool *failed)
 {
     if (w->stopping)
-        return w->n_running == 0 && !w->deferred; /* what can be started was, just before */
+        /* What can be started was, just before. */
+        return w->n_running == 0 && !w->deferred && w->n_standbys == 0;
     if (!w->removing)
         return false;
-    *failed = box_map_count(w->sandboxes) > 0;
+    *failed = box_map_count(w->sandboxes) + w->n_standbys > 0;
     return !*failed || box_now() >= w->remove_by;
 }
 
 static int wait_and_handle(box_warden *w, box_error *err)
 {
-    bool ticks = w->n_running > 0 || w->removing || w->n_retries > 0 || w->strangers;
+    bool ticks = w->n_running > 0 || w->removing || w->n_retries > 0 || w->strangers ||
+                 w->n_preparing > 0 || w->prepare_at != 0;
     struct epoll_event e;
     /* One at a time: no event of a batch can then name something an earlier one has freed. */
     int n = epoll_wait(w->epoll, &e, 1,

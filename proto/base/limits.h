@@ -477,6 +477,9 @@
 #define BOX_WARDEN_MAX_QUEUE 1024
 /* Helpers at once: creates are mostly system calls, so a few a core keep them busy. */
 #define BOX_WARDEN_MAX_HELPERS 8
+/* Helpers that wait for a create (and what boxd keeps in mind of them); each is a process, a
+ * network namespace and, on hybrid hosts, 13 control groups. */
+#define BOX_WARDEN_MAX_STANDBYS 64
 /* A helper that runs longer hangs (a frozen cgroup, a dead disk): it is killed and the request
  * answered with an error. */
 #define BOX_WARDEN_HELPER_SECONDS 30
@@ -484,7 +487,7 @@
  */
 #define BOX_WARDEN_RETRY_SECONDS 5
 /* How long a starting warden waits for the lock of its state directory. */
-#define BOX_WARDEN_LOCK_SECONDS 2
+#define BOX_WARDEN_LOCK_SECONDS 5
 /* Answers that a boxd has not read; then its connection ends. */
 #define BOX_WARDEN_MAX_UNSENT 4096
 /* How long processes of a sandbox that were killed may take to die before a helper sees to it; a

@@ -225,6 +225,15 @@ static void created(void *arg, box_warden_reply *reply)
         box_pool_look(p); /* it may be of no use by now */
 }
 
+bool box_pool_has_locked(const box_pool *p, const box_uid *uid)
+{
+    for (box_list *at = p->list.next; at != &p->list; at = at->next) {
+        if (box_uid_equal(&BOX_CONTAINER(at, warm, link)->uid, uid))
+            return true;
+    }
+    return false;
+}
+
 static void make(box_pool *p, box_warden *warden, const box_warden_create *create)
 {
     warm *m = box_alloc(sizeof *m);
@@ -232,9 +241,13 @@ static void make(box_pool *p, box_warden *warden, const box_warden_create *creat
     int listen_fd = -1;
     *m = (warm){.pool = p, .uid = box_uid_new(), .warden = warden, .create = *create};
     m->channel_fd = m->cgroup_fd = m->memory_fd = m->pids_fd = -1;
+    box_lock_take(&p->all->lock);
+    box_uid prepared = box_warden_new_uid(warden);
+    if (!box_pool_has_locked(p, &prepared) &&
+        box_map_get_bytes(p->all->by_uid, &prepared, sizeof prepared) == NULL)
+        m->uid = prepared;
     m->create.uid = m->uid;
     box_uid_text(&m->uid, m->uid_text);
-    box_lock_take(&p->all->lock);
     box_list_append(&p->list, &m->link);
     box_lock_release(&p->all->lock);
     if (box_agent_listen(p->all->run_dirfd, m->uid_text, &listen_fd, &err) < 0) {

@@ -31,6 +31,8 @@ bool box_pool_lose(box_pool *p, const box_uid *uid);
 /* Gives s, which nobody knows yet, a sandbox that fits what it asks for. What can be set live
  * (memory, pids, cpu) may differ: s->relimit says what is to be set. s->channel_fd is its agent's
  * then; uid and all that the warden's answer to CREATE brings are in s. False: there is none. */
+/* One of the pool is called so. */
+bool box_pool_has_locked(const box_pool *p, const box_uid *uid);
 bool box_pool_take_locked(box_pool *p, box_session *s);
 /* How many there are or are being made. */
 uint32_t box_pool_count_locked(const box_pool *p);

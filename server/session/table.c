@@ -417,6 +417,18 @@ static int session_limit(box_sessions *all, const box_tenancy *t, bool tenant_fu
                : box_error_limit(err, "sessions", all->defaults.max_sessions, all->live);
 }
 
+/* One that its warden has prepared; not when a session has that already: the warden tells of it
+ * again when the CREATE was lost on the way. */
+static void take_uid_locked(box_session *s)
+{
+    box_uid uid = box_warden_new_uid(s->warden);
+    if (box_map_get_bytes(s->all->by_uid, &uid, sizeof uid) != NULL ||
+        box_pool_has_locked(s->all->pool, &uid))
+        return;
+    s->uid = uid;
+    box_uid_text(&s->uid, s->uid_text);
+}
+
 int box_sessions_enter_locked(box_session *s, bool *waits, box_error *err)
 {
     box_sessions *all = s->all;
@@ -431,6 +443,8 @@ int box_sessions_enter_locked(box_session *s, bool *waits, box_error *err)
     }
     all->created_total++;
     bool warm = !*waits && box_pool_take_locked(all->pool, s);
+    if (!warm)
+        take_uid_locked(s);
     if (!warm && all->live + box_pool_count_locked(all->pool) >= all->defaults.max_sessions)
         box_pool_yield_locked(all->pool);
     insert_locked(s, t);

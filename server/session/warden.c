@@ -21,8 +21,36 @@ static void set_report(box_warden *w, bool available, const char *detail)
     box_lock_release(&w->lock);
 }
 
+/* What is too much or came twice is only slower. */
+static void add_ready(box_warden *w, const box_uid *uid)
+{
+    box_lock_take(&w->lock);
+    if (w->n_ready < BOX_COUNT(w->ready))
+        w->ready[w->n_ready++] = *uid;
+    box_lock_release(&w->lock);
+}
+
+static void forget_ready(box_warden *w)
+{
+    box_lock_take(&w->lock);
+    w->n_ready = 0;
+    box_lock_release(&w->lock);
+}
+
+box_uid box_warden_new_uid(box_warden *w)
+{
+    box_uid uid;
+    box_lock_take(&w->lock);
+    bool ready = w->n_ready > 0;
+    if (ready)
+        uid = w->ready[--w->n_ready];
+    box_lock_release(&w->lock);
+    return ready ? uid : box_uid_new();
+}
+
 static void go_down(box_warden *w, const char *why)
 {
+    forget_ready(w);
     box_watch_free(w->watch);
     w->watch = NULL;
     box_closep(&w->fd);
@@ -201,14 +229,16 @@ static int on_packet(box_warden *w, const uint8_t *data, size_t len, int *fds, s
         box_warden_hello hello;
         box_warden_answer answer;
         box_warden_exited exited;
+        box_warden_target ready;
     } body;
     if (len < sizeof header)
         return misfit(err, "a packet of impossible size");
     memcpy(&header, data, sizeof header);
-    size_t size = header.type == BOX_WARDEN_HELLO    ? sizeof body.hello
-                  : header.type == BOX_WARDEN_ANSWER ? sizeof body.answer
-                  : header.type == BOX_WARDEN_EXITED ? sizeof body.exited
-                                                     : 0;
+    size_t size = header.type == BOX_WARDEN_HELLO      ? sizeof body.hello
+                  : header.type == BOX_WARDEN_ANSWER   ? sizeof body.answer
+                  : header.type == BOX_WARDEN_EXITED   ? sizeof body.exited
+                  : header.type == BOX_WARDEN_PREPARED ? sizeof body.ready
+                                                       : 0;
     if (size == 0)
         return misfit(err, "unknown type");
     if (header.size != len || len != sizeof header + size)
@@ -222,7 +252,10 @@ static int on_packet(box_warden *w, const uint8_t *data, size_t len, int *fds, s
         return misfit(err, "something before HELLO");
     if (header.type == BOX_WARDEN_ANSWER)
         return on_answer(w, header.id, &body.answer, fds, n_fds, err);
-    w->hooks.exited(w->hooks.arg, &body.exited.uid, body.exited.oom != 0);
+    if (header.type == BOX_WARDEN_PREPARED)
+        add_ready(w, &body.ready.uid);
+    else
+        w->hooks.exited(w->hooks.arg, &body.exited.uid, body.exited.oom != 0);
     return 0;
 }
 

@@ -19,8 +19,10 @@ struct box_warden {
     int given_fd;
     box_uid instance;
     box_warden_hooks hooks;
-    box_lock lock; /* guards report */
+    box_lock lock; /* guards report and ready */
     box_backend_report report;
+    uint32_t n_ready;
+    box_uid ready[BOX_WARDEN_MAX_STANDBYS]; /* that a CREATE may use, each once */
     /* The loop's: */
     box_warden_phase phase;
     int fd;

@@ -281,10 +281,45 @@ static void remove_all(int parent, const char *name)
     assert_int_equal(unlinkat(parent, name, AT_REMOVEDIR), 0);
 }
 
+static size_t count_states(const test_warden *w, const char *kind)
+{
+    char path[96];
+    (void)snprintf(path, sizeof path, "%s/state", w->dir);
+    DIR *d = opendir(path);
+    assert_non_null(d);
+    size_t n = 0;
+    for (const struct dirent *e; (e = readdir(d)) != NULL;)
+        n += strstr(e->d_name, kind) != NULL ? 1 : 0;
+    (void)closedir(d);
+    return n;
+}
+
+size_t test_warden_states(const test_warden *w)
+{
+    return count_states(w, "sandbox-");
+}
+
+static size_t groups_of(const test_warden *w)
+{
+    char path[96];
+    char name[64];
+    struct stat st;
+    (void)snprintf(path, sizeof path, "%s/state", w->dir);
+    assert_int_equal(stat(path, &st), 0);
+    (void)snprintf(name, sizeof name, "box-%llx-%llx", (unsigned long long)st.st_dev,
+                   (unsigned long long)st.st_ino);
+    return test_groups_named(name);
+}
+
 void test_warden_done(test_warden *w)
 {
-    if (w->pid > 0)
-        (void)test_warden_stop(w, SIGTERM);
+    if (w->pid > 0) {
+        int status = test_warden_stop(w, SIGTERM);
+        assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+        assert_int_equal(count_states(w, "prepared-"), 0);
+        if (test_warden_states(w) == 0)
+            assert_int_equal(groups_of(w), 0);
+    }
     remove_all(AT_FDCWD, w->dir);
     undone[place_of(w->dir)].dir[0] = '\0';
 }
@@ -327,19 +362,6 @@ int test_wardens_end(void **state)
         undone[i].dir[0] = '\0';
     }
     return 0;
-}
-
-size_t test_warden_states(const test_warden *w)
-{
-    char path[96];
-    (void)snprintf(path, sizeof path, "%s/state", w->dir);
-    DIR *d = opendir(path);
-    assert_non_null(d);
-    size_t n = 0;
-    for (const struct dirent *e; (e = readdir(d)) != NULL;)
-        n += strstr(e->d_name, "sandbox-") != NULL ? 1 : 0;
-    (void)closedir(d);
-    return n;
 }
 
 void test_warden_await_states(const test_warden *w, size_t count)
@@ -430,6 +452,11 @@ static bool next_answer(test_boxd *b, box_warden_header *h, box_warden_answer *a
         b->n_exited++;
         return false;
     }
+    if (h->type == BOX_WARDEN_PREPARED) {
+        assert_int_equal(n, sizeof *h + sizeof b->ready);
+        memcpy(&b->ready, packet + sizeof *h, sizeof b->ready);
+        return false;
+    }
     assert_int_equal(h->type, BOX_WARDEN_ANSWER);
     assert_int_equal(n, sizeof *h + sizeof *answer);
     memcpy(answer, packet + sizeof *h, sizeof *answer);
@@ -445,6 +472,16 @@ box_warden_answer test_boxd_answer(test_boxd *b, uint64_t id, int fds[BOX_ANSWER
         continue;
     assert_int_equal(h.id, id);
     return answer;
+}
+
+void test_boxd_await_ready(test_boxd *b)
+{
+    box_warden_header h;
+    box_warden_answer answer;
+    int fds[BOX_ANSWER_MAX_FDS];
+    size_t n_fds;
+    while (box_uid_equal(&b->ready, &(box_uid){0}))
+        (void)next_answer(b, &h, &answer, fds, &n_fds);
 }
 
 void test_boxd_await_exited(test_boxd *b)
@@ -470,6 +507,18 @@ box_warden_answer test_boxd_ask(test_boxd *b, box_warden_type type, const box_ui
     return answer;
 }
 
+size_t test_groups_named(const char *name)
+{
+    char command[160];
+    size_t n = 0;
+    (void)snprintf(command, sizeof command, "find /sys/fs/cgroup -type d -name '%s' | wc -l", name);
+    FILE *p = popen(command, "re");
+    assert_non_null(p);
+    assert_int_equal(fscanf(p, "%zu", &n), 1);
+    assert_int_equal(pclose(p), 0);
+    return n;
+}
+
 /* --- sandboxes -------------------------------------------------------------------------------- */
 
 int test_listen(const test_warden *w, const box_uid *uid, char address[96])
@@ -488,7 +537,8 @@ int test_listen(const test_warden *w, const box_uid *uid, char address[96])
 
 uint64_t test_box_ask(test_boxd *b, const test_warden *w, box_warden_create request, test_box *box)
 {
-    *box = (test_box){.uid = box_uid_new(),
+    bool prepared = !box_uid_equal(&b->ready, &(box_uid){0});
+    *box = (test_box){.uid = prepared ? b->ready : box_uid_new(),
                       .listen = -1,
                       .agent = -1,
                       .cgroup = -1,
@@ -498,6 +548,7 @@ uint64_t test_box_ask(test_boxd *b, const test_warden *w, box_warden_create requ
                       .pids = -1};
     box->listen = test_listen(w, &box->uid, box->address);
     request.uid = box->uid;
+    b->ready = (box_uid){0};
     return test_boxd_send(b, BOX_WARDEN_CREATE, &request, sizeof request, box->listen);
 }
 

@@ -31,7 +31,8 @@ void test_warden_init(test_warden *w, const char *extra);
 void test_warden_start(test_warden *w);
 /* Ends it with that signal and waits; its exit status as wait(2) gives it. */
 int test_warden_stop(test_warden *w, int signo);
-/* Also removes the directory. */
+/* Ends it in order, and nothing may be left then but the sandboxes it leaves to the next one. Also
+ * removes the directory. */
 void test_warden_done(test_warden *w);
 /* Of a group: ends and cleans up after the wardens of tests that failed. */
 int test_wardens_end(void **state);
@@ -47,6 +48,7 @@ typedef struct test_boxd {
     box_uid instance;
     uint64_t next_id;
     box_warden_hello hello; /* the warden's */
+    box_uid ready;          /* the last that the warden has prepared; zero = none, or used */
     size_t n_exited;
     box_warden_exited exited; /* the last */
 } test_boxd;
@@ -64,6 +66,8 @@ box_warden_answer test_boxd_answer(test_boxd *b, uint64_t id, int fds[BOX_ANSWER
                                    size_t *n_fds);
 /* One request about a sandbox. */
 box_warden_answer test_boxd_ask(test_boxd *b, box_warden_type type, const box_uid *uid);
+/* Waits until something is prepared; the next sandbox uses it. */
+void test_boxd_await_ready(test_boxd *b);
 /* Waits for an EXITED. */
 void test_boxd_await_exited(test_boxd *b);
 
@@ -105,6 +109,9 @@ typedef struct test_run {
 void test_box_run(test_box *box, const char *script, test_run *out);
 /* Its output without the last end of line, kept until the next call. Exit code 0 is required. */
 const char *test_box_output(test_box *box, const char *script);
+
+/* Directories of that name, in all hierarchies: a sandbox's is its uid. */
+size_t test_groups_named(const char *name);
 
 /* How many lines of a file hold that text. */
 size_t test_count_lines(const char *file, const char *text);

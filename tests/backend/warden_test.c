@@ -46,22 +46,6 @@ static test_boxd new_boxd(const test_warden *w)
     return b;
 }
 
-/* Directories of control groups that carry this name, in all hierarchies. */
-static size_t cgroups_named(const box_uid *uid, const char *prefix)
-{
-    char text[BOX_UID_TEXT];
-    char command[160];
-    size_t n = 0;
-    box_uid_text(uid, text);
-    (void)snprintf(command, sizeof command, "find /sys/fs/cgroup -type d -name '%s%s' | wc -l",
-                   prefix, text);
-    FILE *p = popen(command, "re");
-    assert_non_null(p);
-    assert_int_equal(fscanf(p, "%zu", &n), 1);
-    assert_int_equal(pclose(p), 0);
-    return n;
-}
-
 static bool has_ended(int pidfd, int timeout_ms)
 {
     struct pollfd p = {.fd = pidfd, .events = POLLIN};
@@ -83,16 +67,17 @@ static void nothing_is_left_after_destroy(void **state)
     test_box box;
     size_t mounts = test_count_lines("/proc/self/mountinfo", "");
     test_box_create(&b, &w, plain, &box);
+    char group[BOX_UID_TEXT];
+    box_uid_text(&box.uid, group);
     assert_int_equal(test_warden_states(&w), 1);
     bool grouped = (b.hello.guarantees & (BOX_G_MEMORY | BOX_G_COMMAND_CGROUP)) != 0;
-    assert_int_equal(cgroups_named(&box.uid, "") > 0, grouped);
+    assert_int_equal(test_groups_named(group) > 0, grouped);
     assert_string_equal(test_box_output(&box, "(sleep 100 & sleep 100 &) ; echo on"), "on");
     BOX_AUTO(box_closep) int pidfd = dup(box.pidfd);
     test_box_destroy(&b, &box);
     assert_true(has_ended(pidfd, 0));
     test_warden_await_clean(&w);
-    assert_int_equal(cgroups_named(&box.uid, ""), 0);
-    assert_int_equal(cgroups_named(&b.instance, "box-"), 0);
+    assert_int_equal(test_groups_named(group), 0);
     assert_int_equal(test_count_lines("/proc/self/mountinfo", ""), mounts);
     assert_int_equal(test_boxd_ask(&b, BOX_WARDEN_DESTROY, &box.uid).error.reason, BOX_NONE);
     assert_int_equal(test_boxd_ask(&b, BOX_WARDEN_ALIVE, &box.uid).alive, BOX_DEAD);
@@ -102,6 +87,7 @@ static void nothing_is_left_after_destroy(void **state)
     test_warden_done(&w);
 }
 
+/* As often as something is prepared in time, it is used: see test_box_ask. */
 static void a_hundred_come_and_go(void **state)
 {
     (void)state;
@@ -111,6 +97,8 @@ static void a_hundred_come_and_go(void **state)
     box_time destroy[ROUNDS];
     for (int i = 0; i < ROUNDS; i++) {
         test_box box;
+        if (i % 2 == 0)
+            test_boxd_await_ready(&b);
         box_time t = box_now();
         test_box_create(&b, &w, plain, &box);
         create[i] = box_now() - t;
@@ -124,7 +112,69 @@ static void a_hundred_come_and_go(void **state)
                   (double)create[ROUNDS / 2] / 1e6, (double)create[ROUNDS * 95 / 100] / 1e6,
                   (double)destroy[ROUNDS / 2] / 1e6);
     test_warden_await_clean(&w);
-    assert_int_equal(cgroups_named(&b.instance, "box-"), 0);
+    test_boxd_close(&b);
+    test_warden_done(&w);
+}
+
+static void count_prepared(const test_warden *w, size_t *prepared, size_t *processes)
+{
+    char command[192];
+    (void)snprintf(command, sizeof command,
+                   "ls %s/state | grep -c ^prepared-; pgrep -P %d box-warden | wc -l", w->dir,
+                   (int)w->pid);
+    FILE *p = popen(command, "re");
+    assert_non_null(p);
+    assert_int_equal(fscanf(p, "%zu %zu", prepared, processes), 2);
+    assert_int_equal(pclose(p), 0);
+}
+
+/* What is prepared for nobody goes with the warden, whichever way it ends, and one that is killed
+ * is replaced. */
+static void what_is_prepared_goes_with_its_warden(void **state)
+{
+    (void)state;
+    test_warden w = new_warden();
+    test_boxd b = new_boxd(&w);
+    test_box box;
+    test_boxd_await_ready(&b);
+    box_uid uid = b.ready;
+    char group[BOX_UID_TEXT];
+    test_box_create(&b, &w, plain, &box);
+    assert_true(box_uid_equal(&box.uid, &uid));
+    box_uid_text(&uid, group);
+    bool grouped = (b.hello.guarantees & (BOX_G_MEMORY | BOX_G_COMMAND_CGROUP)) != 0;
+    assert_int_equal(test_groups_named(group) > 0, grouped);
+    assert_string_equal(test_box_output(&box, "hostname; cat /proc/sys/kernel/shmmax"),
+                        "box\n16777216");
+    test_box_destroy(&b, &box);
+    test_boxd_await_ready(&b);
+    box_uid_text(&b.ready, group);
+    (void)test_warden_stop(&w, SIGKILL);
+    test_boxd_close(&b);
+    test_warden_start(&w);
+    for (int ms = 0; test_groups_named(group) > 0; ms += 5) {
+        assert_true(ms < PEER_WAIT_MS);
+        (void)usleep(5000);
+    }
+    size_t prepared;
+    size_t processes;
+    b = new_boxd(&w);
+    test_boxd_await_ready(&b);
+    char command[64];
+    (void)snprintf(command, sizeof command, "pkill -KILL -P %d box-warden", (int)w.pid);
+    FILE *p = popen(command, "re");
+    assert_non_null(p);
+    assert_int_equal(pclose(p), 0);
+    box_error lost = test_box_refused(&b, &w, plain);
+    assert_true(lost.reason == BOX_BACKEND_UNAVAILABLE || lost.reason == BOX_INTERNAL ||
+                lost.reason == BOX_NONE);
+    int ms = 0;
+    do {
+        assert_true(ms < PEER_WAIT_MS);
+        (void)usleep(20000);
+        ms += 20;
+        count_prepared(&w, &prepared, &processes);
+    } while (prepared != 4 || processes != 4);
     test_boxd_close(&b);
     test_warden_done(&w);
 }
@@ -150,9 +200,14 @@ static void fifty_are_made_at_once(void **state)
         box_error err;
         struct pollfd p = {.fd = b.fd, .events = POLLIN};
         assert_int_equal(poll(&p, 1, PEER_WAIT_MS), 1);
-        assert_int_equal(box_fd_receive(b.fd, packet, sizeof packet, fds, &n, &err),
-                         sizeof h + sizeof answer);
+        ssize_t got = box_fd_receive(b.fd, packet, sizeof packet, fds, &n, &err);
+        assert_true(got >= (ssize_t)sizeof h);
         memcpy(&h, packet, sizeof h);
+        if (h.type == BOX_WARDEN_PREPARED) {
+            i--;
+            continue;
+        }
+        assert_int_equal(got, sizeof h + sizeof answer);
         memcpy(&answer, packet + sizeof h, sizeof answer);
         assert_string_equal(answer.error.msg, "");
         assert_in_range(h.id, first, first + MANY - 1);
@@ -175,14 +230,16 @@ static void a_dead_agent_is_told_and_cleaned_up(void **state)
     test_warden w = new_warden();
     test_boxd b = new_boxd(&w);
     test_box box;
+    char group[BOX_UID_TEXT];
     test_box_create(&b, &w, plain, &box);
+    box_uid_text(&box.uid, group);
     assert_int_equal(pidfd_send_signal(box.pidfd, SIGKILL, NULL, 0), 0);
     test_boxd_await_exited(&b);
     assert_true(box_uid_equal(&b.exited.uid, &box.uid));
     assert_true(WIFSIGNALED(b.exited.status) && WTERMSIG(b.exited.status) == SIGKILL);
     assert_int_equal(b.exited.oom, 0);
     assert_int_equal(test_warden_states(&w), 0);
-    assert_int_equal(cgroups_named(&box.uid, ""), 0);
+    assert_int_equal(test_groups_named(group), 0);
     test_box_close(&box);
     test_boxd_close(&b);
     test_warden_done(&w);
@@ -248,14 +305,16 @@ static void what_died_while_no_warden_ran_is_removed_at_start(void **state)
     test_warden w = new_warden();
     test_boxd b = new_boxd(&w);
     test_box box;
+    char group[BOX_UID_TEXT];
     test_box_create(&b, &w, plain, &box);
+    box_uid_text(&box.uid, group);
     (void)test_warden_stop(&w, SIGKILL);
     test_boxd_close(&b);
     assert_int_equal(pidfd_send_signal(box.pidfd, SIGKILL, NULL, 0), 0);
     assert_true(has_ended(box.pidfd, PEER_WAIT_MS));
     test_warden_start(&w);
     test_warden_await_clean(&w);
-    assert_int_equal(cgroups_named(&box.uid, ""), 0);
+    assert_int_equal(test_groups_named(group), 0);
     test_box_close(&box);
     test_warden_done(&w);
 }
@@ -268,8 +327,11 @@ static void end_behind_the_answers(int signo)
     test_warden w = new_warden();
     test_boxd b = new_boxd(&w);
     test_box boxes[FEW];
-    for (int i = 0; i < FEW; i++)
+    char groups[FEW][BOX_UID_TEXT];
+    for (int i = 0; i < FEW; i++) {
         test_box_create(&b, &w, plain, &boxes[i]);
+        box_uid_text(&boxes[i].uid, groups[i]);
+    }
     for (int i = 0; i < FEW; i++)
         (void)test_boxd_send(&b, BOX_WARDEN_DESTROY, &boxes[i].uid, sizeof boxes[i].uid, -1);
     for (int i = 0; i < FEW; i++)
@@ -280,7 +342,7 @@ static void end_behind_the_answers(int signo)
     test_warden_start(&w);
     test_warden_await_clean(&w);
     for (int i = 0; i < FEW; i++) {
-        assert_int_equal(cgroups_named(&boxes[i].uid, ""), 0);
+        assert_int_equal(test_groups_named(groups[i]), 0);
         test_box_close(&boxes[i]);
     }
     test_boxd_close(&b);
@@ -321,7 +383,6 @@ static void a_warden_killed_during_creates_leaves_nothing_for_good(void **state)
     test_boxd_connect(&b, &w, &instance);
     assert_int_equal(test_boxd_ask(&b, BOX_WARDEN_SWEEP, &(box_uid){0}).error.reason, BOX_NONE);
     assert_int_equal(test_warden_states(&w), 0);
-    assert_int_equal(cgroups_named(&instance, "box-"), 0);
     test_boxd_close(&b);
     test_warden_done(&w);
 }
@@ -386,13 +447,15 @@ static void a_private_warden_takes_its_sandboxes_with_it(void **state)
     test_box box;
     box_uid instance = box_uid_new();
     test_boxd_greet(&b, pair[0], &instance);
+    char group[BOX_UID_TEXT];
     test_box_create(&b, &files, plain, &box);
+    box_uid_text(&box.uid, group);
     test_boxd_close(&b);
     int status;
     assert_int_equal(waitpid(pid, &status, 0), pid);
     assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
     assert_true(has_ended(box.pidfd, 0));
-    assert_int_equal(cgroups_named(&instance, "box-"), 0);
+    assert_int_equal(test_groups_named(group), 0);
     assert_int_equal(test_warden_states(&files), 0);
     test_box_close(&box);
     test_warden_done(&files);
@@ -553,7 +616,6 @@ static void hosts_with_fewer_control_groups_say_so(void **state)
             test_box_refused(&b, &w, (box_warden_create){.required = BOX_G_COMMAND_CGROUP});
         assert_string_equal(box_error_get(&err, "guarantees"), "command_cgroup");
         test_warden_await_clean(&w);
-        assert_int_equal(cgroups_named(&b.instance, "box-"), 0);
         test_boxd_close(&b);
         test_warden_done(&w);
     }
@@ -667,7 +729,11 @@ static bool is_dropped(test_boxd *b)
 {
     char byte;
     struct pollfd p = {.fd = b->fd, .events = POLLIN};
-    return poll(&p, 1, PEER_WAIT_MS) == 1 && recv(b->fd, &byte, 1, 0) <= 0;
+    while (poll(&p, 1, PEER_WAIT_MS) == 1) {
+        if (recv(b->fd, &byte, 1, 0) <= 0)
+            return true; /* else it tells of what it has prepared */
+    }
+    return false;
 }
 
 static void broken_packets_end_only_their_own_connection(void **state)
@@ -746,6 +812,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(nothing_is_left_after_destroy),
         cmocka_unit_test(a_hundred_come_and_go),
+        cmocka_unit_test(what_is_prepared_goes_with_its_warden),
         cmocka_unit_test(fifty_are_made_at_once),
         cmocka_unit_test(a_dead_agent_is_told_and_cleaned_up),
         cmocka_unit_test(a_killed_warden_finds_its_sandboxes_again),

@@ -24,6 +24,7 @@ SKIP = 77
 BOXD_UID = 61234  # no such user: boxd needs no entry in passwd, and nothing else runs as it
 MIB = 1024 * 1024
 SESSION_TIMEOUT = 30
+STANDBYS = 4  # the warden's default
 UNLIMITED = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1),
              ("grpc.use_local_subchannel_pool", 1)]
 
@@ -221,19 +222,42 @@ class Boxd:
 
     # --- what is there, and what is left --------------------------------------------------------
 
-    def sandbox_groups(self):
-        """Directories below our cgroups: none without sandboxes."""
-        return [path for base in self.cgroups for path, _, _ in os.walk(base) if path != base]
+    def prepared(self):
+        """Uids of what the warden keeps ready for sandboxes that nobody has asked for."""
+        files = glob.glob(os.path.join(self.warden_dir, "instance", "prepared-*"))
+        return {os.path.basename(file).removeprefix("prepared-") for file in files}
+
+    def waiting_helpers(self):
+        """Helpers of the warden, no more than it says it has prepared."""
+        if self.warden is None:
+            return set()
+        helpers = [pid for pid in descendants(self.warden.pid) if name_of(pid) == "box-warden"]
+        return set(helpers) if len(helpers) <= len(self.prepared()) else set()
+
+    def wait_prepared(self):
+        """Until the warden has all that it keeps ready."""
+        lib.wait_for(lambda: len(self.prepared()) == len(self.waiting_helpers()) == STANDBYS,
+                     f"helpers wait\n{self.logs()}")
+
+    def sandbox_groups(self, everything=False):
+        """Directories below our cgroups: none without sandboxes, but for what is prepared."""
+        paths = [path for base in self.cgroups for path, _, _ in os.walk(base) if path != base]
+        if everything:
+            return paths
+        prepared = self.prepared()
+        return [path for path in paths if re.search(r"/[0-9a-f]{32}(/|$)", path)
+                and not any(uid in path for uid in prepared)]
 
     def processes(self, uid=None):
-        """Pids in our cgroups; of one sandbox with its uid."""
+        """Pids in our cgroups; of one sandbox with its uid. Without helpers that wait for one."""
         if self.ordinary is not None:
             own = {server.pid for server in (self.boxd, self.warden) if server is not None}
-            return set(self.ordinary.processes()) - own
+            return set(self.ordinary.processes()) - own - self.waiting_helpers()
         pids = set()
+        prepared = self.prepared()
         for base in self.cgroups:
             for path, _, _ in os.walk(base):
-                if uid is None or uid in path:
+                if uid in path if uid is not None else not any(p in path for p in prepared):
                     pids |= read_numbers(os.path.join(path, "cgroup.procs"))
         return pids
 
@@ -275,11 +299,16 @@ class Boxd:
     def stop_warden(self):
         """SIGTERM; nothing may be left below it."""
         warden, self.warden = self.warden, None
-        wait_until(lambda: not descendants(warden.pid))
-        below = [f"{pid} {name_of(pid)} {state_of(pid)}" for pid in descendants(warden.pid)]
+        wait_until(lambda: len(descendants(warden.pid)) <= len(self.prepared()))
+        pids = descendants(warden.pid)
+        below = [f"{pid} {name_of(pid)} {state_of(pid)}" for pid in pids]
+        if len(below) <= len(self.prepared()):
+            below = []
         status = warden.stop()
-        if status != 0 or below:
-            raise AssertionError(f"warden ended with {status}, below it {below}\n{warden.log()}")
+        left = self.sandbox_groups(everything=True) + sorted(self.prepared())
+        if status != 0 or below or left:
+            raise AssertionError(f"warden ended with {status}, below it {below}, left {left}\n"
+                                 f"{warden.log()}")
 
     def stop(self):
         """Ends both and checks that nothing of them is left."""
@@ -547,6 +576,7 @@ class BoxdCase(unittest.TestCase):
             BoxdCase.client = BoxdCase.boxd.client()
             BoxdCase.client.out(["true"])  # what is opened at first use is open now
             BoxdCase.boxd.wait_nothing_left()
+            BoxdCase.boxd.wait_prepared()
             BoxdCase.start_fds = fd_count(BoxdCase.boxd.boxd.pid)
             BoxdCase.start_warden_fds = fd_count(BoxdCase.boxd.warden.pid)
         except BaseException:

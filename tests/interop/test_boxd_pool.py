@@ -24,7 +24,7 @@ class PoolCase(OwnServerCase):
     def uids(self):
         """Of all sandboxes that exist."""
         return {os.path.basename(os.path.dirname(path)) for base in self.boxd.cgroups
-                for path in glob.glob(f"{base}/box-*/*/")}
+                for path in glob.glob(f"{base}/box-*/*/")} - self.boxd.prepared()
 
     def setUp(self):
         super().setUp()

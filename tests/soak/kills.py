@@ -315,11 +315,12 @@ class Kills:
 
     def there(self):
         """Everything of ours on the machine, as a sorted list of lines without numbers that change
-        from one start to the next."""
+        from one start to the next, and without what is prepared for sandboxes to come."""
         boxd = self.boxd
         folder = boxd.folder.path
         found = boxd.leftovers()
-        for pid in boxd_lib.descendants(os.getpid()):
+        waiting = boxd.waiting_helpers() | self.beside.boxd.waiting_helpers()
+        for pid in set(boxd_lib.descendants(os.getpid())) - waiting:
             found.append(f"child {boxd_lib.name_of(pid)} {boxd_lib.state_of(pid) == 'Z'}")
         with open("/proc/net/unix", encoding="utf-8") as f:
             found += [f"socket {line.split()[-1]}" for line in f if folder in line]
@@ -333,7 +334,7 @@ class Kills:
         for path, folders, files in os.walk(folder):
             found += [f"directory {os.path.join(path, name)}" for name in folders]
             found += [f"file {os.path.join(path, name)}" for name in files
-                      if not re.search(r"\.log$|-(wal|shm|journal)$", name)]
+                      if not re.search(r"\.log$|-(wal|shm|journal)$|^prepared-", name)]
         return sorted(found)
 
     def descriptors(self):
@@ -457,6 +458,8 @@ class Kills:
 
     def run(self):
         """All rounds, with a rest now and then; what is left afterwards."""
+        for boxd in (self.boxd, self.beside.boxd):
+            boxd.wait_prepared()
         before, descriptors = self.there(), self.descriptors()
         done = 0
         while done < self.options.count and not self.facts.wrong:

@@ -56,13 +56,40 @@ static void a_record_comes_back_as_it_was_written(void **state)
     box_sandbox_record r = record();
     box_sandbox_record back;
     box_error err;
-    assert_int_equal(box_state_write(f->fd, &r, &err), 0);
-    assert_int_equal(box_state_read(f->fd, &r.uid, &back, &err), 0);
+    assert_int_equal(box_state_write(f->fd, &r, false, NULL, &err), 0);
+    assert_int_equal(box_state_read(f->fd, &r.uid, false, &back, &err), 0);
     assert_memory_equal(&r, &back, sizeof r);
     assert_int_equal(box_state_remove(f->fd, &r.uid, &err), 0);
     assert_int_equal(box_state_remove(f->fd, &r.uid, &err), 0);
-    assert_int_equal(box_state_read(f->fd, &r.uid, &back, &err), -1);
+    assert_int_equal(box_state_read(f->fd, &r.uid, false, &back, &err), -1);
     assert_int_equal(err.reason, BOX_FILE_NOT_FOUND);
+}
+
+/* Killed at any of its steps, a helper leaves one file that says what it made. */
+static void what_was_prepared_becomes_a_sandbox_step_by_step(void **state)
+{
+    fixture *f = *state;
+    box_sandbox_record r = record();
+    box_sandbox_record back;
+    box_error err;
+    BOX_AUTO(box_closep) int file = -1;
+    r.pid = 0;
+    assert_int_equal(box_state_write(f->fd, &r, true, &file, &err), 0);
+    assert_int_equal(box_state_read(f->fd, &r.uid, true, &back, &err), 0);
+    assert_memory_equal(&r, &back, sizeof r);
+    assert_int_equal(box_state_read(f->fd, &r.uid, false, &back, &err), -1);
+
+    assert_int_equal(box_state_claim(f->fd, &r.uid, &err), 0);
+    assert_int_equal(box_state_read(f->fd, &r.uid, true, &back, &err), -1);
+    assert_int_equal(box_state_read(f->fd, &r.uid, false, &back, &err), 0);
+    assert_memory_equal(&r, &back, sizeof r);
+
+    r.pid = 5;
+    assert_int_equal(box_state_update(file, &r, &err), 0);
+    assert_int_equal(box_state_read(f->fd, &r.uid, false, &back, &err), 0);
+    assert_memory_equal(&r, &back, sizeof r);
+    assert_int_equal(box_state_remove(f->fd, &r.uid, &err), 0);
+    assert_int_equal(box_state_read(f->fd, &r.uid, false, &back, &err), -1);
 }
 
 static void file_name(const box_uid *uid, char out[64])
@@ -80,10 +107,10 @@ static void a_pid_of_an_earlier_boot_is_forgotten(void **state)
     box_error err;
     char name[64];
     file_name(&r.uid, name);
-    assert_int_equal(box_state_write(f->fd, &r, &err), 0);
+    assert_int_equal(box_state_write(f->fd, &r, false, NULL, &err), 0);
     BOX_AUTO(box_closep) int fd = openat(f->fd, name, O_WRONLY | O_CLOEXEC);
     assert_int_equal(pwrite(fd, "another", 7, 8), 7); /* the boot id follows magic and version */
-    assert_int_equal(box_state_read(f->fd, &r.uid, &back, &err), 0);
+    assert_int_equal(box_state_read(f->fd, &r.uid, false, &back, &err), 0);
     assert_int_equal(back.pid, 0);
     assert_int_equal(box_state_remove(f->fd, &r.uid, &err), 0);
 }
@@ -97,12 +124,12 @@ static void a_file_cut_anywhere_is_damaged(void **state)
     struct stat st;
     char name[64];
     file_name(&r.uid, name);
-    assert_int_equal(box_state_write(f->fd, &r, &err), 0);
+    assert_int_equal(box_state_write(f->fd, &r, false, NULL, &err), 0);
     BOX_AUTO(box_closep) int fd = openat(f->fd, name, O_RDWR | O_CLOEXEC);
     assert_int_equal(fstat(fd, &st), 0);
     for (off_t len = st.st_size - 1; len >= 0; len--) {
         assert_int_equal(ftruncate(fd, len), 0);
-        assert_int_equal(box_state_read(f->fd, &r.uid, &back, &err), -1);
+        assert_int_equal(box_state_read(f->fd, &r.uid, false, &back, &err), -1);
         assert_int_equal(err.reason, BOX_PROTOCOL);
     }
     assert_int_equal(box_state_remove(f->fd, &r.uid, &err), 0);
@@ -123,8 +150,8 @@ static void a_scan_finds_all_and_removes_what_is_broken(void **state)
     char name[64];
     box_error err;
     int seen = 0;
-    assert_int_equal(box_state_write(f->fd, &a, &err), 0);
-    assert_int_equal(box_state_write(f->fd, &b, &err), 0);
+    assert_int_equal(box_state_write(f->fd, &a, false, NULL, &err), 0);
+    assert_int_equal(box_state_write(f->fd, &b, false, NULL, &err), 0);
     file_name(&c.uid, name);
     (void)close(openat(f->fd, name, O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
     (void)close(openat(f->fd, ".sandbox-x.new", O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
@@ -161,17 +188,17 @@ static void private_wardens_take_over_from_dead_ones_only(void **state)
     assert_int_equal(box_private_open(base, &first, &err), 0);
     int live;
     assert_int_equal(box_state_open(first.path, &live, &err), 0);
-    assert_int_equal(box_state_write(live, &r, &err), 0);
+    assert_int_equal(box_state_write(live, &r, false, NULL, &err), 0);
     box_closep(&first.lock);
     assert_int_equal(box_private_open(base, &second, &err), 0);
-    assert_int_equal(box_state_read(live, &r.uid, &back, &err), 0);
+    assert_int_equal(box_state_read(live, &r.uid, false, &back, &err), 0);
     box_closep(&second.lock);
     box_closep(&live); /* the first one is killed */
     assert_int_equal(box_private_open(base, &third, &err), 0);
     box_closep(&third.lock);
     assert_int_equal(access(first.path, F_OK), -1);
     BOX_AUTO(box_closep) int dir = open(third.path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    assert_int_equal(box_state_read(dir, &r.uid, &back, &err), 0);
+    assert_int_equal(box_state_read(dir, &r.uid, false, &back, &err), 0);
     box_private_remove(&third); /* does nothing while a state file is in it */
     assert_int_equal(box_state_remove(dir, &r.uid, &err), 0);
     box_private_remove(&third);
@@ -182,6 +209,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_record_comes_back_as_it_was_written),
+        cmocka_unit_test(what_was_prepared_becomes_a_sandbox_step_by_step),
         cmocka_unit_test(a_pid_of_an_earlier_boot_is_forgotten),
         cmocka_unit_test(a_file_cut_anywhere_is_damaged),
         cmocka_unit_test(a_scan_finds_all_and_removes_what_is_broken),
