@@ -1,4 +1,5 @@
 #include <assert.h>
+#include <stdio.h>
 
 #include "base/limits.h"
 #include "wire/h2_internal.h"
@@ -269,11 +270,20 @@ static bool is_provoked(uint32_t code)
     return code != NGHTTP2_NO_ERROR && code != NGHTTP2_CANCEL;
 }
 
+/* By nghttp2, whose word for it is our own text, or by us, and then the reason is known. */
+static void end_was_said(box_h2 *h, const nghttp2_goaway *frame)
+{
+    char text[128];
+    (void)snprintf(text, sizeof text, "%s: %.*s", nghttp2_http2_strerror(frame->error_code),
+                   (int)frame->opaque_data_len, (const char *)frame->opaque_data);
+    box_h2_kill(h, text);
+}
+
 static int on_frame_send(nghttp2_session *session, const nghttp2_frame *frame, void *arg)
 {
     box_h2 *h = arg;
     if (frame->hd.type == NGHTTP2_GOAWAY && frame->goaway.error_code != NGHTTP2_NO_ERROR) {
-        box_h2_kill(h, nghttp2_http2_strerror(frame->goaway.error_code));
+        end_was_said(h, &frame->goaway);
         return 0;
     }
     if (frame->hd.type == NGHTTP2_RST_STREAM && is_provoked(frame->rst_stream.error_code))

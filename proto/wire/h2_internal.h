@@ -134,11 +134,19 @@ typedef struct h2_closed {
     int32_t last_id;
     int32_t skipped_from, skipped_to; /* numbers left out before last_id */
     bool began;
-    bool stops; /* the frame that is skipped ends a piece */
+    bool stops;    /* the frame that is skipped ends a piece */
+    bool drops;    /* nghttp2 does not get the frame that is skipped */
+    bool in_block; /* a header block has begun and CONTINUATION must come */
     uint8_t head_len;
     uint8_t head[H2_FRAME_HEAD];
     size_t skip; /* bytes until the next frame's head */
 } h2_closed;
+
+typedef struct h2_piece {
+    const uint8_t *data; /* for nghttp2; valid until more is asked for */
+    size_t len;          /* may be 0 */
+    size_t used;         /* of what came */
+} h2_piece;
 
 /* Server: of the header block that comes (h2_rules.c). */
 typedef struct h2_rules {
@@ -188,9 +196,9 @@ nghttp2_session_callbacks *box_h2_callbacks_new(void);
 extern const uint8_t box_h2_drain_ping[8];
 
 /* h2_closed.c: harmless on a client */
-/* How much of data nghttp2 may be given before this is asked again. It may end the connection
- * (h->is_broken): then nothing. */
-size_t box_h2_closed_scan(box_h2 *h, const uint8_t *data, size_t len);
+/* What of data (len > 0) nghttp2 is given before this is asked again. It may end the connection
+ * (h->is_broken). */
+h2_piece box_h2_closed_next(box_h2 *h, const uint8_t *data, size_t len);
 /* Nothing may come on that stream any more: the client ended or reset it. */
 void box_h2_closed_add(box_h2 *h, int32_t id, bool by_reset);
 

@@ -4,6 +4,7 @@
 
 #include <cmocka.h>
 
+#include "base/limits.h"
 #include "h2_raw.h"
 
 enum { END = NGHTTP2_FLAG_END_STREAM };
@@ -116,6 +117,65 @@ static void many_streams_later_the_connection_still_works(void **state)
     call(&f, 201, WHOLE);
 }
 
+/* As C-core does when a call is cancelled before its HEADERS were written. */
+static void a_reset_of_a_call_that_never_came_is_ignored(void **state)
+{
+    (void)state;
+    const uint8_t cancel[4] = {0, 0, 0, NGHTTP2_CANCEL};
+    for (size_t i = 0; i < BOX_COUNT(chunks); i++) {
+        BOX_AUTO(raw_pair_done) raw_pair f = raw_pair_new();
+        call(&f, 1, chunks[i]);
+        raw_frame(&f.raw, NGHTTP2_RST_STREAM, 0, 3, cancel, sizeof cancel);
+        raw_frame(&f.raw, NGHTTP2_RST_STREAM, 0, 7, cancel, sizeof cancel);
+        call(&f, 5, chunks[i]);
+        call(&f, 9, chunks[i]);
+        assert_int_equal(f.raw.n_goaway, 0);
+    }
+}
+
+/* RFC 9113, 5.1 "idle", 6.4: of a stream that is no client's, too far ahead, of the wrong size,
+ * within a header block, or before any call. */
+static void any_other_reset_of_a_stream_that_never_was_ends_the_connection(void **state)
+{
+    (void)state;
+    const uint8_t cancel[5] = {0, 0, 0, NGHTTP2_CANCEL, 0};
+    const struct {
+        uint32_t id;
+        size_t len;
+        uint32_t code;
+    } wrong[] = {{2, 4, NGHTTP2_PROTOCOL_ERROR},
+                 {1 + 2 * (BOX_MAX_STREAMS_PER_CONNECTION + 1), 4, NGHTTP2_PROTOCOL_ERROR},
+                 {3, 5, NGHTTP2_FRAME_SIZE_ERROR}};
+    for (size_t i = 0; i < BOX_COUNT(chunks); i++) {
+        for (size_t k = 0; k < BOX_COUNT(wrong); k++) {
+            BOX_AUTO(raw_pair_done) raw_pair f = raw_pair_new();
+            call(&f, 1, chunks[i]);
+            raw_frame(&f.raw, NGHTTP2_RST_STREAM, 0, wrong[k].id, cancel, wrong[k].len);
+            expect_end(&f, wrong[k].code, chunks[i]);
+        }
+        BOX_AUTO(raw_pair_done) raw_pair first = raw_pair_new();
+        raw_frame(&first.raw, NGHTTP2_RST_STREAM, 0, 1, cancel, 4);
+        expect_end(&first, NGHTTP2_PROTOCOL_ERROR, chunks[i]);
+        BOX_AUTO(raw_pair_done) raw_pair block = raw_pair_new();
+        call(&block, 1, chunks[i]);
+        raw_frame(&block.raw, NGHTTP2_HEADERS, 0, 3, (const uint8_t[]){0x82}, 1);
+        raw_frame(&block.raw, NGHTTP2_RST_STREAM, 0, 5, cancel, 4);
+        expect_end(&block, NGHTTP2_PROTOCOL_ERROR, chunks[i]);
+    }
+}
+
+/* Else they were free of charge. */
+static void such_resets_are_counted_with_the_others(void **state)
+{
+    (void)state;
+    const uint8_t cancel[4] = {0, 0, 0, NGHTTP2_CANCEL};
+    BOX_AUTO(raw_pair_done) raw_pair f = raw_pair_new();
+    call(&f, 1, WHOLE);
+    for (unsigned i = 0; i <= BOX_STREAM_RESET_BURST; i++)
+        raw_frame(&f.raw, NGHTTP2_RST_STREAM, 0, 3, cancel, sizeof cancel);
+    expect_end(&f, NGHTTP2_ENHANCE_YOUR_CALM, WHOLE);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -124,6 +184,9 @@ int main(void)
         cmocka_unit_test(what_comes_after_our_reset_is_ignored),
         cmocka_unit_test(a_number_that_was_left_out_cannot_be_used_later),
         cmocka_unit_test(a_priority_of_stream_0_ends_the_connection),
+        cmocka_unit_test(a_reset_of_a_call_that_never_came_is_ignored),
+        cmocka_unit_test(any_other_reset_of_a_stream_that_never_was_ends_the_connection),
+        cmocka_unit_test(such_resets_are_counted_with_the_others),
         cmocka_unit_test(many_streams_later_the_connection_still_works),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
