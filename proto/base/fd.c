@@ -121,10 +121,11 @@ ssize_t box_fd_receive(int socket, void *data, size_t size, int *fds, size_t *n_
     do {
         n = recvmsg(socket, &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
     } while (n < 0 && errno == EINTR);
-    if (n < 0)
-        return box_fail_errno(err, "receive");
     size_t room = *n_fds;
     size_t got = 0;
+    *n_fds = 0;
+    if (n < 0)
+        return box_fail_errno(err, "receive");
     bool fits = (msg.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) == 0;
     for (struct cmsghdr *c = CMSG_FIRSTHDR(&msg); c != NULL; c = CMSG_NXTHDR(&msg, c)) {
         if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)

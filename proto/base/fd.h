@@ -28,8 +28,8 @@ int box_fd_send(int socket, const void *data, size_t len, const int *fds, size_t
 
 /* Receives one. Returns its length, 0 at the peer's end or for an empty message (whose descriptors
  * are closed), -1 on error (sys_errno EAGAIN: nothing is there). A message or descriptor list that
- * does not fit is PROTOCOL, with everything closed. *n_fds: capacity in, count out; they are the
- * caller's. */
+ * does not fit is PROTOCOL, with everything closed. *n_fds: capacity in, count out (0 on failure);
+ * they are the caller's. */
 ssize_t box_fd_receive(int socket, void *data, size_t size, int *fds, size_t *n_fds, box_error *err)
     BOX_MUST_USE;
 
