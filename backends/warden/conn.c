@@ -74,12 +74,31 @@ void box_warden_conns_tidy(box_warden *w)
     }
 }
 
+/* The listener stays readable while nobody can be accepted: watched, it would wake the loop again
+ * and again. */
+static void rest(box_warden *w)
+{
+    box_log(BOX_WARN, "boxd.accept_rests", BOX_STR("reason", "out of descriptors"));
+    w->accept_rests = true;
+    box_warden_watch_events(w, &w->listener, 0);
+}
+
+void box_warden_conns_accept_again(box_warden *w)
+{
+    if (w->accept_rests)
+        box_warden_watch_events(w, &w->listener, EPOLLIN);
+    w->accept_rests = false;
+}
+
 void box_warden_conn_accept(box_warden *w, warden_watch *watch, uint32_t events)
 {
     (void)events;
     BOX_AUTO(box_closep) int fd = accept4(watch->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-    if (fd < 0)
-        return; /* gone again */
+    if (fd < 0) {
+        if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)
+            rest(w);
+        return; /* else it is gone again */
+    }
     struct ucred peer = {0};
     socklen_t len = sizeof peer;
     box_error err = {0};

@@ -158,6 +158,7 @@ struct box_warden {
     int last_static_fd; /* descriptors above it belong to connections and jobs */
     warden_watch signals;
     warden_watch listener;
+    bool accept_rests; /* out of descriptors: who wants to connect waits in the kernel's queue */
     box_list conns;
     size_t n_conns;
     uint64_t next_serial;
@@ -198,6 +199,8 @@ void box_warden_watch_close(box_warden *w, warden_watch *watch);
 /* conn.c */
 int box_warden_conn_add(box_warden *w, int fd, bool private, box_error *err) BOX_MUST_USE;
 void box_warden_conn_accept(box_warden *w, warden_watch *watch, uint32_t events);
+/* After a rest. */
+void box_warden_conns_accept_again(box_warden *w);
 /* Closes connections that broke. */
 void box_warden_conns_tidy(box_warden *w);
 void box_warden_conn_free(box_warden *w, warden_conn *c);

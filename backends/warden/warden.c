@@ -341,7 +341,7 @@ static bool finished(const box_warden *w, bool *failed)
 static int wait_and_handle(box_warden *w, box_error *err)
 {
     bool ticks = w->n_running > 0 || w->removing || w->n_retries > 0 || w->strangers ||
-                 w->n_preparing > 0 || w->prepare_at != 0;
+                 w->n_preparing > 0 || w->prepare_at != 0 || w->accept_rests;
     struct epoll_event e;
     /* One at a time: no event of a batch can then name something an earlier one has freed. */
     int n = epoll_wait(w->epoll, &e, 1,
@@ -358,6 +358,7 @@ static int wait_and_handle(box_warden *w, box_error *err)
     if (box_now() >= w->next_tick) {
         w->next_tick = box_time_add(box_now(), TICK_MS * BOX_MS);
         box_warden_sandboxes_retry(w);
+        box_warden_conns_accept_again(w);
         reap_strangers(w);
     }
     return 0;
