@@ -199,19 +199,29 @@ int box_policy_decide(box_policy *p, const box_peer *peer, const char *path,
     return need_server(p, rule, err);
 }
 
+/* Also the tenant whose token it is: who acts as another one is still of that. */
+static bool still_good(box_policy *p, uint64_t token, int64_t now_ns, box_identity *owner)
+{
+    box_lock_take(&p->lock);
+    const token_entry *e = box_policy_token_by_id(p, token);
+    bool good = e != NULL && (e->token.expires_ns == 0 || e->token.expires_ns > now_ns);
+    if (good)
+        set_tenant(owner, e->token.tenant);
+    box_lock_release(&p->lock);
+    return good;
+}
+
 int box_policy_check(box_policy *p, const box_identity *who, box_error *err)
 {
-    int64_t now_ns = p->config.wall_ns();
     if (who == NULL)
         return 0;
+    box_identity owner = {0};
     if (who->token_id != 0) {
-        box_lock_take(&p->lock);
-        const token_entry *e = box_policy_token_by_id(p, who->token_id);
-        bool good = e != NULL && (e->token.expires_ns == 0 || e->token.expires_ns > now_ns);
-        box_lock_release(&p->lock);
-        if (!good)
+        if (!still_good(p, who->token_id, p->config.wall_ns(), &owner))
             return box_fail(err, BOX_UNAUTHENTICATED,
                             "the token of this call was revoked or has expired");
+        if (need_enabled(p, owner.tenant, err) < 0)
+            return -1;
     }
     return need_enabled(p, who->tenant, err);
 }

@@ -444,12 +444,9 @@ static void a_deleted_tenants_tokens_are_gone(void **state)
 static void only_with_tenants_act_one_acts_as_another_tenant(void **state)
 {
     fixture *f = *state;
-    char plain[BOX_TOKEN_SECRET_LEN + 1];
-    char acting[BOX_TOKEN_SECRET_LEN + 1];
+    char plain[BOX_TOKEN_SECRET_LEN + 1], acting[BOX_TOKEN_SECRET_LEN + 1];
     box_identity who = {0};
-    box_error theirs;
-    box_error none;
-    box_error err;
+    box_error theirs, none, err;
     (void)make_token(f, "acme", BOX_SCOPE_EXEC_WRITE, 0, plain);
     (void)make_token(f, "ops", BOX_SCOPE_EXEC_WRITE | BOX_SCOPE_TENANTS_ACT, 0, acting);
     ask own = {.path = EXEC, .token = plain, .tenant = "acme"};
@@ -466,6 +463,9 @@ static void only_with_tenants_act_one_acts_as_another_tenant(void **state)
     assert_int_equal(reason_of(f, as_none), BOX_TENANT_NOT_FOUND);
     set_disabled(f, "acme", true);
     assert_int_equal(reason_of(f, as), BOX_PERMISSION);
+    set_disabled(f, "acme", false);
+    set_disabled(f, "ops", true); /* its own: what it began as another ends too */
+    assert_int_equal(box_policy_check(f->policy, &who, &err), -1);
 }
 
 static void too_many_failures_are_told_to_wait_but_right_tokens_pass(void **state)
