@@ -166,9 +166,11 @@ static int take_lock(box_store *s, box_error *err)
     s->lock_fd = openat(s->dirfd, "lock", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (s->lock_fd < 0)
         return box_fail_errno(err, "lock state_dir");
-    if (flock(s->lock_fd, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK)
+    if (flock(s->lock_fd, LOCK_EX | LOCK_NB) == 0)
+        return 0;
+    if (errno == EWOULDBLOCK)
         return box_fail(err, BOX_RUNTIME_UNAVAILABLE, "another boxd uses this state_dir");
-    return 0;
+    return box_fail_errno(err, "lock state_dir");
 }
 
 static int prepare(box_store *s, box_error *err)
