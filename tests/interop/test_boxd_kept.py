@@ -45,6 +45,15 @@ class Restarted(OwnServerCase):
         self.assertEqual(a.bytes["stdout"], b"one\ntwo\nthree\nend\n")
         self.client.delete(self.sid)
 
+    def test_file_workers_that_wait_do_not_keep_boxd(self):
+        self.client.create(self.sid, persistent=True)
+        self.client.file("WriteFile", self.sid, "f", data=b"kept")
+        self.client.close()
+        self.boxd.stop_boxd()
+        self.restart_boxd()
+        self.assertEqual(self.client.file("ReadFile", self.sid, "f").text, "kept")
+        self.client.delete(self.sid)
+
 
 if __name__ == "__main__":
     boxd_lib.main()
