@@ -1,4 +1,4 @@
-/* The manager: made from configuration, swept by its own timer, drained at the end. */
+/* The manager: made from configuration, swept by its own timer. */
 #include <dirent.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -211,44 +211,6 @@ int box_sessions_new(const box_sessions_config *c, box_sessions **out, box_error
     box_loop_post(box_loops_get(all->loops, 0), begin, all);
     *out = all;
     return 0;
-}
-
-/* --- draining --------------------------------------------------------------------------------- */
-
-static void drain_takes_too_long(void *arg)
-{
-    box_sessions *all = arg;
-    box_lock_take(&all->lock);
-    void (*done)(void *) = all->drained;
-    all->drained = NULL;
-    box_lock_release(&all->lock);
-    if (done != NULL)
-        done(all->drained_arg);
-}
-
-static void drain(void *arg)
-{
-    box_sessions *all = arg;
-    box_loop *loop = box_loops_get(all->loops, 0);
-    box_error why;
-    (void)box_fail(&why, BOX_SHUTTING_DOWN, "the server is shutting down"); /* always -1 */
-    box_watches_end(all, &why);
-    if (all->drain_limit == NULL)
-        all->drain_limit = box_timer_new(loop, drain_takes_too_long, all);
-    box_timer_set(all->drain_limit,
-                  box_time_add(box_loop_now(loop), BOX_SESSIONS_DRAIN_SECONDS * BOX_SECOND));
-    box_sessions_stop_all(all);
-    box_pool_look(all->pool);
-}
-
-void box_sessions_drain(box_sessions *all, void (*done)(void *arg), void *arg)
-{
-    box_lock_take(&all->lock);
-    all->draining = true;
-    all->drained = done;
-    all->drained_arg = arg;
-    box_lock_release(&all->lock);
-    box_loop_post(box_loops_get(all->loops, 0), drain, all);
 }
 
 /* --- freeing ---------------------------------------------------------------------------------- */

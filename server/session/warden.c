@@ -361,6 +361,19 @@ static void start(void *arg)
     box_warden_connect(w);
 }
 
+static void give_up(void *arg)
+{
+    box_warden *w = arg;
+    w->ended = true;
+    if (w->phase != BOX_WARDEN_DOWN)
+        go_down(w, "the server is shutting down");
+}
+
+void box_warden_give_up(box_warden *w)
+{
+    box_loop_post(w->loop, give_up, w);
+}
+
 /* --- life ------------------------------------------------------------------------------------- */
 
 box_warden *box_warden_new(box_loop *loop, const box_backend_config *config,

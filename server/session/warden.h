@@ -41,6 +41,10 @@ void box_warden_report(box_warden *w, box_backend_report *out);
 /* A uid for a sandbox to be made: one that the warden has prepared, or a random one. Any thread. */
 box_uid box_warden_new_uid(box_warden *w);
 
+/* Any thread. From now on it counts as gone for good: what waits for it, and what is asked later,
+ * ends with BACKEND_UNAVAILABLE. */
+void box_warden_give_up(box_warden *w);
+
 /* Sends one request (any thread). body is the struct of the type (copied), fd (-1: none) is taken.
  * done runs on `reply_to`, exactly once, and owns *reply. Errors besides the warden's own:
  * BACKEND_UNAVAILABLE {backend} when it is not there, goes away or does not answer in time: what

@@ -1,5 +1,8 @@
 """Managed processes of persistent sessions when boxd ends under them."""
 
+import os
+import signal
+
 import boxd_lib
 from attachment import Attachment
 from boxd_lib import OwnServerCase
@@ -52,6 +55,20 @@ class Restarted(OwnServerCase):
         self.boxd.stop_boxd()
         self.restart_boxd()
         self.assertEqual(self.client.file("ReadFile", self.sid, "f").text, "kept")
+        self.client.delete(self.sid)
+
+    def test_a_sandbox_that_hangs_does_not_keep_boxd(self):
+        uid = self.client.create(self.sid, persistent=True).uid
+        agent = self.boxd.first_process(uid)
+        os.kill(agent, signal.SIGSTOP)
+        call = self.client.execs.Exec.future(self.client.exec_request("sleep 100", self.sid))
+        boxd_lib.wait_until(lambda: self.client.get(self.sid).active_execs == 1)
+        self.client.close()
+        self.boxd.stop_boxd()  # it waits for a while first
+        self.assertTrue(call.done())
+        os.kill(agent, signal.SIGCONT)
+        self.restart_boxd()
+        self.assertEqual(self.client.out("echo still here", self.sid), "still here")
         self.client.delete(self.sid)
 
 
