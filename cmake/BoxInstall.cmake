@@ -12,7 +12,7 @@ include(CMakePackageConfigHelpers)
 # --- the library -------------------------------------------------------------------------------
 # One archive, so that order and names of our layers are nobody's concern.
 pkg_check_modules(BOX_REQUIRES REQUIRED IMPORTED_TARGET libprotobuf-c libnghttp2 openssl zlib)
-set(parts box_client box_proto_client box_proto box_well_known box_wire box_wire_rpc box_base)
+set(parts box_client box_host box_proto_client box_proto box_well_known box_wire box_wire_rpc box_base)
 list(TRANSFORM parts REPLACE "(.+)" "$<TARGET_OBJECTS:\\1>" OUTPUT_VARIABLE objects)
 add_library(box_library STATIC ${objects})
 set_target_properties(box_library PROPERTIES OUTPUT_NAME box EXPORT_NAME client LINKER_LANGUAGE C)
@@ -27,7 +27,8 @@ get_property(headers GLOBAL PROPERTY BOX_PUBLIC_HEADERS)
 get_property(names GLOBAL PROPERTY BOX_PUBLIC_HEADER_NAMES)
 get_property(header_targets GLOBAL PROPERTY BOX_PUBLIC_TARGETS)
 foreach(file IN ITEMS client/include/box/call.h client/include/box/channel.h
-        client/include/box/error.h client/include/box/project.h proto/base/alloc.h proto/base/error.h proto/base/macros.h
+        client/include/box/error.h client/include/box/project.h client/include/box/stage.h client/include/box/upload.h
+        proto/base/alloc.h proto/base/error.h proto/base/macros.h
         proto/base/reason.def proto/wire/encoding.h proto/wire/metadata.h)
     list(APPEND headers ${PROJECT_SOURCE_DIR}/${file})
     string(REGEX REPLACE "^(client/include|proto)/" "" name ${file})

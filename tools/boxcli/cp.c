@@ -12,9 +12,9 @@
 #include "base/fd.h"
 #include "base/id.h"
 #include "base/limits.h"
-#include "box/v1/file.client.h"
+#include "box/upload.h"
 
-enum { STEP = 256 * 1024, MAX_DEPTH = 256, NAME_BYTES = 4096 };
+enum { MAX_DEPTH = 256, NAME_BYTES = 4096 };
 
 typedef struct copy {
     cli *c;
@@ -59,51 +59,18 @@ static box_client_options stream_options(const cli *c)
 
 /* --- to the session --------------------------------------------------------------------------- */
 
-static int send_content(box_client_call *call, int fd, const char *name, box_error *err)
-{
-    BOX_AUTO(box_freep) uint8_t *data = box_alloc(STEP);
-    for (;;) {
-        ssize_t n = read(fd, data, STEP);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            return box_fail_errno(err, "read %s", name);
-        if (n == 0)
-            return 0;
-        Box__V1__UploadFileRequest m;
-        box__v1__upload_file_request__init(&m);
-        m.request_case = BOX__V1__UPLOAD_FILE_REQUEST__REQUEST_DATA;
-        m.data = (ProtobufCBinaryData){.data = data, .len = (size_t)n};
-        if (box_v1_file_service_upload_file_send(call, &m, err) < 0)
-            return 1; /* the call is over: its status says why */
-    }
-}
-
 static int upload(copy *cp, int fd, const char *name, char *target, int permissions)
 {
     box_error err;
-    box_client_call *call = NULL;
-    Box__V1__UploadFileRequest m;
     Box__V1__UploadFileStart start;
     BOX_AUTO(cli_message_freep) Box__V1__UploadFileResponse *r = NULL;
-    box__v1__upload_file_request__init(&m);
     box__v1__upload_file_start__init(&start);
     start.session_id = cp->session;
     start.path = target;
     if (permissions >= 0)
         box__v1__upload_file_start__set_permissions(&start, permissions);
-    m.request_case = BOX__V1__UPLOAD_FILE_REQUEST__REQUEST_START;
-    m.start = &start;
     box_client_options o = stream_options(cp->c);
-    if (box_v1_file_service_upload_file(cp->c->channel, &o, &call, &err) < 0)
-        return fail(cp, &err);
-    int rc = box_v1_file_service_upload_file_send(call, &m, &err) < 0
-                 ? 1
-                 : send_content(call, fd, name, &err);
-    if (rc >= 0)
-        rc = box_v1_file_service_upload_file_finish(call, &r, &err);
-    box_client_free(call); /* one that was not finished is cancelled: nothing of it stays */
-    if (rc < 0)
+    if (box_upload(cp->c->channel, &o, &start, fd, name, &r, &err) < 0)
         return fail(cp, &err);
     return cp->c->json ? cli_print_json(cp->c, &r->base) : 0;
 }
