@@ -145,7 +145,7 @@ static void refuse(box_h2 *h, int rv)
 int box_h2_receive(box_h2 *h, const uint8_t *data, size_t len, box_error *err)
 {
     while (len > 0 && !h->is_broken) {
-        h2_piece piece = box_h2_closed_next(h, data, len);
+        h2_piece piece = box_h2_scan_next(h, data, len);
         if (h->is_broken)
             break;
         ssize_t n = piece.len > 0 ? nghttp2_session_mem_recv(h->session, piece.data, piece.len) : 0;

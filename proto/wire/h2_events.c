@@ -159,7 +159,7 @@ static int on_frame_recv(nghttp2_session *session, const nghttp2_frame *frame, v
         break;
     case NGHTTP2_RST_STREAM:
         box_h2_guard_reset(h, 1);
-        box_h2_closed_add(h, frame->hd.stream_id, true);
+        box_h2_scan_closed(h, frame->hd.stream_id, true);
         break;
     case NGHTTP2_PING:
         if ((frame->hd.flags & NGHTTP2_FLAG_ACK) == 0)
@@ -220,7 +220,7 @@ static int on_stream_close(nghttp2_session *session, int32_t id, uint32_t code, 
         box_h2_guard_block_end(h);
     }
     if (h->config.server && s->remote_end && s->end_sent)
-        box_h2_closed_add(h, id, false);
+        box_h2_scan_closed(h, id, false);
     box_h2_stream_gone(s, code);
     return 0;
 }

@@ -8,7 +8,7 @@
  *   h2_headers.c  header blocks that come
  *   h2_rules.c    which requests are malformed
  *   h2_fields.c   header blocks that go
- *   h2_closed.c   frames on streams that are over
+ *   h2_scan.c     frames that nghttp2 would take otherwise
  *   h2_codes.c    HTTP's own status and reset codes
  *   h2_guard.c    what a client may cost before its connection ends */
 #pragma once
@@ -125,22 +125,22 @@ typedef struct h2_guard {
     unsigned ping_strikes;
 } h2_guard;
 
-enum { H2_FRAME_HEAD = 9, H2_CLOSED_STREAMS = 16 };
+enum { H2_FRAME_HEAD = 9, H2_WINDOW_UPDATE = H2_FRAME_HEAD + 4, H2_CLOSED_STREAMS = 16 };
 
-/* Server: what is known of streams that are over (h2_closed.c), and how far frames were read. */
-typedef struct h2_closed {
+/* How far frames were read, and what a server knows of streams that are over (h2_scan.c). */
+typedef struct h2_scan {
     int32_t ids[H2_CLOSED_STREAMS]; /* ended by the client, or -id: reset by it; the last ones */
     unsigned next;
     int32_t last_id;
     int32_t skipped_from, skipped_to; /* numbers left out before last_id */
     bool began;
-    bool stops;    /* the frame that is skipped ends a piece */
-    bool drops;    /* nghttp2 does not get the frame that is skipped */
-    bool in_block; /* a header block has begun and CONTINUATION must come */
-    uint8_t head_len;
-    uint8_t head[H2_FRAME_HEAD];
+    bool stops;       /* the frame that is skipped ends a piece */
+    bool drops;       /* nghttp2 does not get the frame that is skipped */
+    bool in_block;    /* a header block has begun and CONTINUATION must come */
+    uint8_t head_len; /* of a head that came in two reads */
+    uint8_t head[H2_WINDOW_UPDATE];
     size_t skip; /* bytes until the next frame's head */
-} h2_closed;
+} h2_scan;
 
 typedef struct h2_piece {
     const uint8_t *data; /* for nghttp2; valid until more is asked for */
@@ -178,7 +178,7 @@ struct box_h2 {
     bool drain_done;
     const char *drain_text; /* of the second GOAWAY, or NULL */
     h2_guard guard;
-    h2_closed closed;
+    h2_scan scan;
     h2_rules rules;
     box_error why; /* of is_broken or is_closing */
 };
@@ -195,12 +195,12 @@ nghttp2_session_callbacks *box_h2_callbacks_new(void);
 /* What our drain PING carries, so that its answer is known. */
 extern const uint8_t box_h2_drain_ping[8];
 
-/* h2_closed.c: harmless on a client */
+/* h2_scan.c: harmless on a client */
 /* What of data (len > 0) nghttp2 is given before this is asked again. It may end the connection
  * (h->is_broken). */
-h2_piece box_h2_closed_next(box_h2 *h, const uint8_t *data, size_t len);
+h2_piece box_h2_scan_next(box_h2 *h, const uint8_t *data, size_t len);
 /* Nothing may come on that stream any more: the client ended or reset it. */
-void box_h2_closed_add(box_h2 *h, int32_t id, bool by_reset);
+void box_h2_scan_closed(box_h2 *h, int32_t id, bool by_reset);
 
 /* h2_rules.c: each is false for what is malformed */
 void box_h2_rules_begin(h2_rules *r, bool is_request);

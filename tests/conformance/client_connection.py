@@ -222,9 +222,13 @@ def row_101(bed):
         assert connection.goaway is not None and connection.goaway[1] in (PROTOCOL_ERROR, 3), connection.goaway
     call = client.open(kind="bidi")
     r = bed.accept().request()
-    r.connection.send(window(r.stream, 0x7FFFFFFF))
-    client.end(call)
-    assert r.wait_reset() == 3
+    for increment, code in ((0x7FFFFFFF, 3), (0, PROTOCOL_ERROR)):
+        r.connection.send(window(r.stream, increment))
+        client.end(call)
+        assert r.wait_reset() == code
+        call = client.open(kind="bidi")  # on the same connection
+        r = r.connection.request()
+    client.did(call, "cancel")
 
 
 # --- limits, GOAWAY, keepalive

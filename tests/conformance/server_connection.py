@@ -187,10 +187,10 @@ def row_101(server):
         peer.send(window(stream, 2**31 - 1))
         assert peer.finish(stream).reset == FLOW_CONTROL_ERROR, peer.answers[stream]
         peer.works()
-    with server.peer() as peer:  # README.md: nghttp2 makes it an error of the connection
-        peer.send(window(peer.open(peer.fields(ECHO + "Chat")), 0))
-        peer.closes()
-        assert peer.goaway[1] == PROTOCOL_ERROR, peer.goaway
+        stream = peer.open(peer.fields(ECHO + "Chat"))
+        peer.send(window(stream, 0))
+        assert peer.finish(stream).reset == PROTOCOL_ERROR, peer.answers[stream]
+        peer.works()
     for value, code in ((0, PROTOCOL_ERROR), (2**31 - 1, FLOW_CONTROL_ERROR)):
         with server.peer() as peer:
             peer.send(window(0, value))

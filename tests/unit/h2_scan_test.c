@@ -1,4 +1,4 @@
-/* What comes for a stream that is over (h2_closed.c). */
+/* What nghttp2 would take otherwise (h2_scan.c). */
 #include <setjmp.h>
 #include <stdarg.h>
 
@@ -176,6 +176,41 @@ static void such_resets_are_counted_with_the_others(void **state)
     expect_end(&f, NGHTTP2_ENHANCE_YOUR_CALM, WHOLE);
 }
 
+static void a_window_update_of_0_ends_its_stream_only(void **state)
+{
+    (void)state;
+    const uint8_t zero[2][4] = {{0}, {0x80, 0, 0, 0}}; /* the first bit means nothing */
+    for (size_t i = 0; i < BOX_COUNT(chunks); i++) {
+        for (size_t k = 0; k < BOX_COUNT(zero); k++) {
+            BOX_AUTO(raw_pair_done) raw_pair f = raw_pair_new();
+            raw_request(&f.raw, 1, "/a/b");
+            raw_request(&f.raw, 3, "/a/b");
+            raw_frame(&f.raw, NGHTTP2_WINDOW_UPDATE, 0, 1, zero[k], 4);
+            RAW_DATA(&f.raw, 3, END, "\0\0\0\0\0");
+            assert_int_equal(raw_exchange(&f.raw, f.server, chunks[i]), 0);
+            assert_true(raw_get(&f.raw, 1)->was_reset);
+            assert_int_equal(raw_get(&f.raw, 1)->rst, NGHTTP2_PROTOCOL_ERROR);
+            assert_true(raw_get(&f.raw, 3)->ended);
+            call(&f, 5, chunks[i]);
+        }
+    }
+}
+
+static void a_window_update_of_0_elsewhere_ends_the_connection(void **state)
+{
+    (void)state;
+    const uint8_t zero[4] = {0};
+    const uint32_t ids[] = {0, 3}; /* of the connection; of a stream that never was */
+    for (size_t i = 0; i < BOX_COUNT(chunks); i++) {
+        for (size_t k = 0; k < BOX_COUNT(ids); k++) {
+            BOX_AUTO(raw_pair_done) raw_pair f = raw_pair_new();
+            call(&f, 1, chunks[i]);
+            raw_frame(&f.raw, NGHTTP2_WINDOW_UPDATE, 0, ids[k], zero, sizeof zero);
+            expect_end(&f, NGHTTP2_PROTOCOL_ERROR, chunks[i]);
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -187,6 +222,8 @@ int main(void)
         cmocka_unit_test(a_reset_of_a_call_that_never_came_is_ignored),
         cmocka_unit_test(any_other_reset_of_a_stream_that_never_was_ends_the_connection),
         cmocka_unit_test(such_resets_are_counted_with_the_others),
+        cmocka_unit_test(a_window_update_of_0_ends_its_stream_only),
+        cmocka_unit_test(a_window_update_of_0_elsewhere_ends_the_connection),
         cmocka_unit_test(many_streams_later_the_connection_still_works),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
