@@ -100,3 +100,29 @@ int bench_lifecycle(const load_target *t, unsigned threads, size_t calls, bench_
                       .finish = bench_session_finish};
     return load_run(t, &plan, out, err);
 }
+
+/* The one before is deleted with the clock standing still. */
+static int delete_before(load_worker *w, box_error *err)
+{
+    int rc = w->session[0] != '\0' ? bench_session_delete(w, err) : 0;
+    w->session[0] = '\0';
+    return rc;
+}
+
+static int call_create(load_worker *w, box_error *err)
+{
+    bench_session_name(w);
+    return bench_session_create(w, true, NULL, err);
+}
+
+int bench_create(const load_target *t, unsigned threads, size_t calls, bench_case *out,
+                 box_error *err)
+{
+    load_plan plan = {.connections = threads,
+                      .threads_each = 1,
+                      .calls = calls,
+                      .before = delete_before,
+                      .call = call_create,
+                      .finish = bench_session_finish};
+    return load_run(t, &plan, out, err);
+}

@@ -14,3 +14,6 @@ int bench_exec(const load_target *t, const bench_program *program, unsigned thre
 /* CreateSession, Exec of /usr/bin/true, DeleteSession, to the last answer. */
 int bench_lifecycle(const load_target *t, unsigned threads, size_t calls, bench_case *out,
                     box_error *err) BOX_MUST_USE;
+/* CreateSession alone, each of `threads` again and again. */
+int bench_create(const load_target *t, unsigned threads, size_t calls, bench_case *out,
+                 box_error *err) BOX_MUST_USE;

@@ -14,7 +14,7 @@
 #include "base/clock.h"
 #include "box/channel.h"
 #include "box/v1/control.client.h"
-#include "idle.h"
+#include "memory.h"
 #include "peers.h"
 #include "stats.h"
 

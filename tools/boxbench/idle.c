@@ -8,29 +8,13 @@
 #include "base/alloc.h"
 #include "box/channel.h"
 #include "box/v1/control.client.h"
+#include "memory.h"
 
 enum { DESCRIPTORS_BESIDE = 64 };
 
 typedef struct idle_connection {
     box_channel *channel;
 } idle_connection;
-
-int bench_pss_bytes(pid_t pid, double *out, box_error *err)
-{
-    char path[64], line[128];
-    double kib = -1;
-    (void)snprintf(path, sizeof path, "/proc/%d/smaps_rollup", (int)pid);
-    FILE *f = fopen(path, "re");
-    if (f == NULL)
-        return box_fail_errno(err, "open %s", path);
-    while (kib < 0 && fgets(line, sizeof line, f) != NULL) {
-        if (strncmp(line, "Pss:", 4) == 0)
-            kib = strtod(line + 4, NULL);
-    }
-    (void)fclose(f);
-    *out = kib * 1024;
-    return kib < 0 ? box_fail(err, BOX_INTERNAL, "%s has no Pss", path) : 0;
-}
 
 /* Any method will do: the server does not know it, and says so. */
 static int call_once(box_channel *channel, box_error *err)

@@ -1,10 +1,8 @@
 /* boxbench: how fast a Box server is, as ratios to what the kernel alone takes in the same run.
  * README.md explains each figure. */
 #include <argp.h>
-#include <jansson.h>
 #include <libgen.h>
 #include <limits.h>
-#include <sys/utsname.h>
 #include <unistd.h>
 
 #include "attach.h"
@@ -13,13 +11,14 @@
 #include "files.h"
 #include "floor.h"
 #include "hostile.h"
+#include "live.h"
+#include "report.h"
 #include "rpc.h"
 #include "warm.h"
 
 enum { OPT_JSON = 'j', OPT_ENDPOINT = 'e', OPT_QUICK = 'q', OPT_RPC = 'r', OPT_SERVERS = 's' };
-enum { OPT_HOSTILE = 'h' + 256, OPT_ONLY, OPT_ATTACH, OPT_FILES };
-enum { MAX_CASES = 16 };
-
+enum { OPT_HOSTILE = 'h' + 256, OPT_ONLY, OPT_ATTACH, OPT_FILES, OPT_SESSIONS };
+enum { IDLE_SESSIONS = 1000, MAX_IDLE_SESSIONS = 100000 };
 typedef struct bench {
     bool json;
     bool quick;
@@ -32,8 +31,8 @@ typedef struct bench {
     load_target target;
     char program_path[PATH_MAX];
     bench_program program;
-    bench_case cases[MAX_CASES];
-    size_t n_cases;
+    size_t sessions; /* of idle */
+    bench_report report;
 } bench;
 
 /* One case: what runs it, and how much of it. */
@@ -73,6 +72,11 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     case OPT_FILES:
         b->files = true;
         return 0;
+    case OPT_SESSIONS:
+        b->sessions = strtoul(arg, NULL, 10);
+        if (b->sessions < 1 || b->sessions > MAX_IDLE_SESSIONS)
+            argp_error(state, "--sessions takes 1 to %d", MAX_IDLE_SESSIONS);
+        return 0;
     case OPT_SERVERS:
         b->servers = arg;
         return 0;
@@ -105,9 +109,7 @@ static int find_program(bench *b, box_error *err)
 
 static bench_case *next_case(bench *b, const char *name)
 {
-    bench_case *c = &b->cases[b->n_cases++];
-    *c = (bench_case){.name = name};
-    return c;
+    return bench_report_add(&b->report, name);
 }
 
 static size_t scale(const bench *b, size_t calls)
@@ -123,7 +125,7 @@ static int measure_warm(bench *b, box_error *err)
     bench_case *clean = next_case(b, "lifecycle.clean");
     if (bench_clean(t, scale(b, 200), clean, err) < 0)
         return box_wrap(err, "lifecycle.clean");
-    b->n_cases -= clean->count == 0;
+    b->report.n_cases -= clean->count == 0;
     if (bench_warm_size(t, &size, err) < 0)
         return box_wrap(err, "warm");
     if (size == 0)
@@ -161,6 +163,11 @@ static int run_exec(bench *b, bench_case *c, const step *s, box_error *err)
     return bench_exec(&b->target, &b->program, s->connections, scale(b, s->calls), c, err);
 }
 
+static int run_create(bench *b, bench_case *c, const step *s, box_error *err)
+{
+    return bench_create(&b->target, s->connections, scale(b, s->calls), c, err);
+}
+
 static int run_lifecycle(bench *b, bench_case *c, const step *s, box_error *err)
 {
     return bench_lifecycle(&b->target, s->connections, scale(b, s->calls), c, err);
@@ -172,9 +179,12 @@ static const step steps[] = {
     {"floor.clone", 500, run_floor, .floor = bench_floor_clone, .needs_root = true},
     {"health.c1", 5000, run_health, .connections = 1, .threads_each = 1},
     {"health.c10x10", 20000, run_health, .connections = 10, .threads_each = 10},
+    {"health.c100x10", 40000, run_health, .connections = 100, .threads_each = 10},
     {"exec.c1", 2000, run_exec, .connections = 1},
     {"exec.c16", 8000, run_exec, .connections = 16},
     {"exec.c50", 10000, run_exec, .connections = 50},
+    {"create.c1", 500, run_create, .connections = 1},
+    {"create.c50", 1000, run_create, .connections = 50},
     {"lifecycle.c1", 500, run_lifecycle, .connections = 1},
     {"lifecycle.c8", 800, run_lifecycle, .connections = 8},
 };
@@ -182,6 +192,10 @@ static const step steps[] = {
 /* What needs root is left out elsewhere, and with it the ratio. */
 static int measure(bench *b, box_error *err)
 {
+    live_report *live = &b->report.live;
+    b->report.has_live = is_wanted(b, "idle");
+    if (b->report.has_live && bench_live_begin(&b->target, live, err) < 0)
+        return box_wrap(err, "idle");
     for (size_t i = 0; i < BOX_COUNT(steps); i++) {
         const step *s = &steps[i];
         if (!is_wanted(b, s->name) || (s->needs_root && geteuid() != 0))
@@ -189,99 +203,11 @@ static int measure(bench *b, box_error *err)
         if (s->run(b, next_case(b, s->name), s, err) < 0)
             return box_wrap(err, "%s", s->name);
     }
-    return is_wanted(b, "warm") ? measure_warm(b, err) : 0;
-}
-
-static bench_case *find_case(bench *b, const char *name)
-{
-    for (size_t i = 0; i < b->n_cases; i++) {
-        if (strcmp(b->cases[i].name, name) == 0)
-            return &b->cases[i];
-    }
-    return NULL;
-}
-
-enum { RATE = -1 }; /* instead of a percentile: calls a second */
-
-typedef struct ratio {
-    const char *name;
-    const char *over;
-    double over_percent;
-    const char *under;
-    double under_percent;
-    const char *meaning;
-} ratio;
-
-static const ratio ratios[] = {
-    {"exec_p50", "exec.c1", 50, "floor.spawn", 50, "Exec over TLS to posix_spawn + wait"},
-    {"exec_p99_over_p50", "exec.c1", 99, "exec.c1", 50, "how steady Exec is"},
-    {"exec_rate_c50", "exec.c50", RATE, "floor.spawn_all", RATE,
-     "50 Execs at once to posix_spawn on all cores, a second"},
-    {"lifecycle_p50", "lifecycle.c1", 50, "floor.clone", 50,
-     "create, Exec, delete to one clone3 with seven namespaces"},
-    {"warm_over_exec", "warm.c1", 50, "warm.exec", 50,
-     "create, Exec, delete from a full pool to Exec alone"},
-    {"warm_run_over_exec", "warm.run", 50, "warm.exec", 50,
-     "Exec without a session from a full pool to Exec in one"},
-};
-
-static double value_of(bench_case *c, double percent)
-{
-    return percent < 0 ? bench_rate(c) : bench_percentile_us(c, percent);
-}
-
-/* 0 when a case is missing. */
-static double ratio_of(bench *b, const ratio *r)
-{
-    bench_case *over = find_case(b, r->over);
-    bench_case *under = find_case(b, r->under);
-    if (over == NULL || under == NULL || under->count == 0)
-        return 0;
-    return value_of(over, r->over_percent) / value_of(under, r->under_percent);
-}
-
-static void report_table(bench *b)
-{
-    printf("%-28s %10s %10s %10s %10s %8s %9s\n", "case", "p50 us", "p95 us", "p99 us",
-           "per second", "calls", "client us");
-    for (size_t i = 0; i < b->n_cases; i++)
-        bench_print(&b->cases[i]);
-    printf("\n");
-    for (size_t i = 0; i < BOX_COUNT(ratios); i++)
-        printf("%-28s %10.2f  %s\n", ratios[i].name, ratio_of(b, &ratios[i]), ratios[i].meaning);
-}
-
-/* "exec.c1" goes to {"exec": {"c1": ...}}. */
-static void put_case(json_t *root, bench_case *c)
-{
-    char group[32];
-    size_t len = strcspn(c->name, ".");
-    (void)snprintf(group, sizeof group, "%.*s", (int)len, c->name);
-    json_t *object = json_object_get(root, group);
-    if (object == NULL) {
-        object = json_object();
-        json_object_set_new(root, group, object);
-    }
-    json_object_set_new(object, c->name + len + 1, bench_json(c));
-}
-
-static void report_json(bench *b)
-{
-    struct utsname machine;
-    json_t *root = json_object();
-    if (uname(&machine) == 0)
-        json_object_set_new(root, "machine",
-                            json_pack("{s:s, s:s, s:i}", "kernel", machine.release, "arch",
-                                      machine.machine, "cpus", (int)sysconf(_SC_NPROCESSORS_ONLN)));
-    for (size_t i = 0; i < b->n_cases; i++)
-        put_case(root, &b->cases[i]);
-    json_t *all = json_object();
-    for (size_t i = 0; i < BOX_COUNT(ratios); i++)
-        json_object_set_new(all, ratios[i].name, json_real(ratio_of(b, &ratios[i])));
-    json_object_set_new(root, "ratios", all);
-    (void)json_dumpf(root, stdout, JSON_INDENT(2));
-    printf("\n");
-    json_decref(root);
+    if (is_wanted(b, "warm") && measure_warm(b, err) < 0)
+        return -1;
+    if (b->report.has_live && bench_live_sessions(&b->target, scale(b, b->sessions), live, err) < 0)
+        return box_wrap(err, "idle");
+    return 0;
 }
 
 static int bench_box(bench *b, box_error *err)
@@ -289,9 +215,9 @@ static int bench_box(bench *b, box_error *err)
     if (find_program(b, err) < 0 || measure(b, err) < 0)
         return -1;
     if (b->json)
-        report_json(b);
+        bench_report_json(&b->report);
     else
-        report_table(b);
+        bench_report_table(&b->report);
     return 0;
 }
 
@@ -316,6 +242,10 @@ int main(int argc, char **argv)
          .key = OPT_ONLY,
          .arg = "NAMES",
          .doc = "only cases whose names begin so: floor.spawn,exec"},
+        {.name = "sessions",
+         .key = OPT_SESSIONS,
+         .arg = "N",
+         .doc = "how many live sessions idle makes (1000), as far as the server allows"},
         {.name = "attach",
          .key = OPT_ATTACH,
          .doc = "instead: bytes of one attached caller, beside openssl"},
@@ -337,6 +267,7 @@ int main(int argc, char **argv)
     box_error err;
     if (b == NULL)
         return 1;
+    b->sessions = IDLE_SESSIONS;
     (void)argp_parse(&parser, argc, argv, 0, NULL, b);
     int rc = b->attach    ? bench_attach(&b->target, b->quick, b->json, &err)
              : b->files   ? bench_files_calls(&b->target, b->quick, b->json, &err)
@@ -345,8 +276,7 @@ int main(int argc, char **argv)
                           : bench_box(b, &err);
     if (rc < 0)
         fprintf(stderr, "boxbench: %s (%s)\n", err.msg, box_reason_name(err.reason));
-    for (size_t i = 0; i < b->n_cases; i++)
-        bench_done(&b->cases[i]);
+    bench_report_done(&b->report);
     free(b->program.data);
     free(b);
     return rc < 0;
