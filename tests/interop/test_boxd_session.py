@@ -280,6 +280,12 @@ class Workspace(Case):
         self.fails(StatusCode.NOT_FOUND, "FILE_NOT_FOUND", lambda: self.create_call(
             host_path=os.path.join(self.roots.path, "missing")))
 
+    def test_a_host_directory_has_no_size_to_ask_for(self):
+        path = self.host_folder("sized")
+        failure = self.fails(StatusCode.FAILED_PRECONDITION, "GUARANTEE_UNSUPPORTED", lambda:
+                             self.create_call(host_path=path, workspace_limit_bytes=4 * MIB))
+        self.assertEqual(failure.metadata["guarantees"], "workspace_limit", failure)
+
     def test_its_size_is_a_hard_limit(self):
         self.create_call(workspace_limit_bytes=4 * MIB)
         answer = self.client.run("head -c 8M /dev/zero >big; stat -c %s big", self.sid)
