@@ -34,6 +34,7 @@ box_channel *box_channel_alloc(const box_carrier *carrier, bool is_recursive)
                                     is_recursive ? PTHREAD_MUTEX_RECURSIVE : PTHREAD_MUTEX_NORMAL);
     (void)pthread_mutex_init(&c->lock, &mutex);
     (void)pthread_mutexattr_destroy(&mutex);
+    (void)pthread_cond_init(&c->told, NULL);
     return c;
 }
 
@@ -52,6 +53,7 @@ static void channel_destroy(box_channel *c)
     free(c->input);
     free(c->token);
     (void)pthread_mutex_destroy(&c->lock);
+    (void)pthread_cond_destroy(&c->told);
     free(c);
 }
 
@@ -76,6 +78,8 @@ void box_channel_free(box_channel *channel)
     /* NOLINTNEXTLINE(clang-analyzer-unix.Malloc): the caller's own reference goes last */
     box_spawn_stop(c);
     (void)pthread_mutex_lock(&c->lock);
+    while (c->is_telling) /* another thread, whose last word is CLOSED */
+        (void)pthread_cond_wait(&c->told, &c->lock);
     box_channel_unref_unlock(c);
 }
 
@@ -120,6 +124,7 @@ void box_channel_unlock(box_channel *c)
         (void)pthread_mutex_lock(&c->lock);
     }
     c->is_telling = false;
+    (void)pthread_cond_broadcast(&c->told);
     box_channel_unref_unlock(c);
 }
 

@@ -125,6 +125,7 @@ struct box_channel {
     void *on_state_arg;
     box_channel_state told_state;
     bool is_telling;
+    pthread_cond_t told; /* is_telling ended */
     /* in this process (inproc.c) */
     const box_service *services;
     size_t n_services;

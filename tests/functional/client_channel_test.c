@@ -5,6 +5,7 @@
 #include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -79,6 +80,62 @@ static void the_program_hears_of_each_change(void **state)
     box_channel_free(c);
     assert_int_equal(t.n, BOX_COUNT(wanted));
     assert_memory_equal(t.states, wanted, sizeof wanted);
+}
+
+/* One thread is in the callback while another frees the channel. */
+typedef struct slow_teller {
+    box_channel *channel;
+    atomic_bool is_inside, may_go_on, is_freed, came_after;
+} slow_teller;
+
+static void tell_slowly(void *arg, box_channel_state state)
+{
+    slow_teller *t = arg;
+    atomic_store(&t->is_inside, true);
+    while (state != BOX_CHANNEL_CLOSED && !atomic_load(&t->may_go_on))
+        (void)poll(NULL, 0, 1);
+    if (atomic_load(&t->is_freed))
+        atomic_store(&t->came_after, true);
+}
+
+static bool is_inside(void *arg)
+{
+    return atomic_load(&((slow_teller *)arg)->is_inside);
+}
+
+static void *call_once(void *arg)
+{
+    slow_teller *t = arg;
+    box_error err;
+    BOX_IGNORE(echo_once(t->channel, NULL, "x", 1, &err)); /* it may be closed by then */
+    return NULL;
+}
+
+static void *free_channel(void *arg)
+{
+    slow_teller *t = arg;
+    box_channel_free(t->channel);
+    atomic_store(&t->is_freed, true);
+    return NULL;
+}
+
+static void nothing_is_told_once_the_channel_is_freed(void **state)
+{
+    (void)state;
+    enum { LOOKS = 100 /* of a millisecond: long enough for a free that does not wait */ };
+    slow_teller t = {0};
+    pthread_t caller, freer;
+    const box_channel_options o = {.on_state = tell_slowly, .on_state_arg = &t};
+    t.channel = echo_channel(&echo_shared, ECHO_TLS, &o);
+    assert_int_equal(pthread_create(&caller, NULL, call_once, &t), 0);
+    echo_wait(is_inside, &t, "the callback");
+    assert_int_equal(pthread_create(&freer, NULL, free_channel, &t), 0);
+    for (int i = 0; i < LOOKS && !atomic_load(&t.is_freed); i++)
+        (void)poll(NULL, 0, 1);
+    atomic_store(&t.may_go_on, true);
+    assert_int_equal(pthread_join(caller, NULL), 0);
+    assert_int_equal(pthread_join(freer, NULL), 0);
+    assert_false(atomic_load(&t.came_after));
 }
 
 /* --- waiting for a server --------------------------------------------------------------------- */
@@ -503,6 +560,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_program_hears_of_each_change),
+        cmocka_unit_test(nothing_is_told_once_the_channel_is_freed),
         cmocka_unit_test(a_call_fails_at_once_while_no_server_can_be_reached),
         cmocka_unit_test(a_patient_call_ends_with_its_deadline),
         cmocka_unit_test(a_patient_call_waits_until_the_server_is_there),

@@ -104,9 +104,8 @@ typedef struct box_channel_options {
     bool keepalive_without_calls;
     /* Told each change of the channel's state, in order, by whichever thread is in a function of
      * this library, with no lock held: it may start and cancel calls, but not wait for one, and not
-     * free the channel. The channel moves only while somebody waits for a call, or polls. A thread
-     * that waits while another frees the channel may tell CLOSED a little later than
-     * box_channel_free returns. */
+     * free the channel. The channel moves only while somebody waits for a call, or polls. CLOSED
+     * is the last, told before box_channel_free returns: it waits for a callback that runs. */
     void (*on_state)(void *arg, box_channel_state state);
     void *on_state_arg;
 } box_channel_options;
