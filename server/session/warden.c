@@ -55,7 +55,7 @@ static void go_down(box_warden *w, const char *why)
     w->watch = NULL;
     box_closep(&w->fd);
     w->phase = BOX_WARDEN_DOWN;
-    w->hello_sent = false;
+    w->hello_sent = w->stalled = false;
     set_report(w, false, why);
     box_warden_fail_all(w, why);
     if (w->socket_path == NULL) {
@@ -121,9 +121,21 @@ static int request_send(box_warden_request *r, box_error *err)
     return send_packet(r->warden, &header, &r->body, r->fd, err);
 }
 
+/* A warden that takes nothing is as good as none: what it was not sent has no timer of its own. */
+static void be_patient(box_warden *w, bool waits, bool progress)
+{
+    if (w->phase != BOX_WARDEN_READY)
+        return; /* there it has to say HELLO in time */
+    if (waits && (progress || !w->stalled))
+        box_timer_set(w->retry,
+                      box_time_add(box_loop_now(w->loop), BOX_WARDEN_ASK_SECONDS * BOX_SECOND));
+    w->stalled = waits;
+}
+
 void box_warden_flush(box_warden *w)
 {
     box_error err = {0};
+    bool progress = false;
     int rc = 0;
     if (w->phase == BOX_WARDEN_GREETING && !w->hello_sent) {
         rc = send_hello(w, &err);
@@ -140,11 +152,13 @@ void box_warden_flush(box_warden *w)
         box_list_remove(&r->link);
         box_closep(&r->fd);
         box_warden_request_start_timer(r);
+        progress = true;
     }
     if (rc < 0 && err.sys_errno != EAGAIN && err.sys_errno != ETOOMANYREFS) {
         go_down(w, "the connection to its warden broke");
         return;
     }
+    be_patient(w, rc < 0, progress);
     box_watch_set(w->watch, BOX_READABLE | (rc < 0 ? BOX_WRITABLE : 0));
 }
 
@@ -350,6 +364,8 @@ static void on_retry(void *arg)
     box_warden *w = arg;
     if (w->phase == BOX_WARDEN_GREETING)
         go_down(w, "its warden does not answer");
+    else if (w->phase == BOX_WARDEN_READY && w->stalled)
+        go_down(w, "its warden takes no more requests");
     else if (w->phase == BOX_WARDEN_DOWN && !w->ended)
         box_warden_connect(w);
 }

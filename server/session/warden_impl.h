@@ -27,7 +27,8 @@ struct box_warden {
     box_warden_phase phase;
     int fd;
     bool hello_sent;
-    bool ended; /* a given descriptor closed and there is no other, or box_warden_give_up */
+    bool stalled; /* it does not read; the retry timer says how long it may go on */
+    bool ended;   /* a given descriptor closed and there is no other, or box_warden_give_up */
     box_watch *watch;
     box_timer *retry;
     uint64_t retry_ms;

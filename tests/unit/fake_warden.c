@@ -451,7 +451,8 @@ bool fake_warden_step(fake_warden *w)
     size_t n_fds = 2;
     box_error err;
     bool any = false;
-    ssize_t len = w->fd >= 0 ? box_fd_receive(w->fd, data, sizeof data, fds, &n_fds, &err) : 0;
+    bool reads = w->fd >= 0 && !w->deaf;
+    ssize_t len = reads ? box_fd_receive(w->fd, data, sizeof data, fds, &n_fds, &err) : 0;
     if (len > 0) {
         on_warden_packet(w, data, (size_t)len, fds);
         any = true;

@@ -47,6 +47,7 @@ typedef struct fake_warden {
     fake_sandbox sandboxes[FAKE_MAX_SANDBOXES];
     char memory_dir[64];
     /* told by the test */
+    bool deaf; /* reads nothing */
     bool hang_create;
     bool hang_destroy;
     bool hang_usage;
