@@ -273,6 +273,33 @@ static void only_an_answer_given_at_once_is_quick(void **state)
     f->call = NULL;
 }
 
+static void a_stream_whose_first_message_does_not_come_ends(void **state)
+{
+    fixture *f = *state;
+    const box_time begun = 100 * BOX_SECOND;
+    const box_time late = begun + BOX_REQUEST_PAUSE_SECONDS * BOX_SECOND;
+    box_h2_set_time(box_rpc_connection_h2(f->server), begun);
+    (void)request(f, "/t.S/Bidi", 0, false);
+    assert_true(box_rpc_connection_sweep(f->server, late - 1));
+    assert_int_equal(f->ends, 0);
+    assert_true(box_rpc_connection_sweep(f->server, late));
+    assert_int_equal(f->ended_with, BOX_DEADLINE);
+    pump(f);
+    assert_int_equal(f->closed, 1);
+    assert_int_equal(f->status.reason, BOX_DEADLINE);
+}
+
+static void one_that_said_something_may_be_silent_for_long(void **state)
+{
+    fixture *f = *state;
+    const box_time begun = 100 * BOX_SECOND;
+    box_h2_set_time(box_rpc_connection_h2(f->server), begun);
+    box_h2_message(request(f, "/t.S/Bidi", 0, false), NULL, 0);
+    pump(f);
+    assert_true(box_rpc_connection_sweep(f->server, begun + 24 * 3600 * BOX_SECOND));
+    assert_int_equal(f->ends, 0);
+}
+
 static void a_callers_cancel_reaches_the_handler(void **state)
 {
     fixture *f = *state;
@@ -432,6 +459,8 @@ int main(void)
         TEST(a_refused_caller_never_reaches_the_handler),
         TEST(a_handler_may_answer_later),
         TEST(only_an_answer_given_at_once_is_quick),
+        TEST(a_stream_whose_first_message_does_not_come_ends),
+        TEST(one_that_said_something_may_be_silent_for_long),
         TEST(a_callers_cancel_reaches_the_handler),
         TEST(a_lost_connection_cancels_and_a_kept_call_outlives_it),
         TEST(a_passed_deadline_ends_the_call_on_both_sides),
