@@ -350,6 +350,9 @@
 #define BOX_FILES_STALL_SECONDS 300
 /* A worker whose call was cancelled takes back what is half done; then it is killed. */
 #define BOX_FILES_GRACE_SECONDS 2
+/* How long a call waits for the agent to say why its worker ended: the agent kills one that does
+ * not end within BOX_FILES_GRACE_SECONDS. */
+#define BOX_FILES_WHY_SECONDS 10
 /* ReadFile: content of one answer, at most and by default; lines or names. */
 #define BOX_FILES_MAX_READ_BYTES     (4 * 1024 * 1024)
 #define BOX_FILES_DEFAULT_READ_BYTES (50 * 1024)

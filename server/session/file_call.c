@@ -11,10 +11,6 @@ enum {
     READ_BYTES = 64 * 1024,
     READS_A_TURN = 8,        /* then others of the loop get theirs */
     FEED_BYTES = 256 * 1024, /* of content that wait for the worker */
-    /* What files and lines of one answer may take, as the worker counts them. */
-    ITEM_BYTES = BOX_FILES_ANSWER_BYTES + BOX_FILES_WORKER_BYTES,
-    /* Content of one answer, GET apart: what was asked for and a character more, or a diff. */
-    DATA_BYTES = BOX_FILES_MAX_READ_BYTES + 1024,
 };
 
 static void run(box_file_call *c);
@@ -113,7 +109,8 @@ static void lose_worker(box_file_call *c)
 {
     c->phase = BOX_FILE_DYING;
     stop_watching(c);
-    box_timer_set(c->timer, BOX_TIME_NEVER);
+    box_timer_set(c->timer,
+                  box_time_add(box_loop_now(c->loop), BOX_FILES_WHY_SECONDS * BOX_SECOND));
     box_files_ask_why(c);
 }
 
@@ -153,10 +150,23 @@ void box_file_explained(void *call)
 
 /* --- time ------------------------------------------------------------------------------------- */
 
+/* Its worker closed its socket, and the agent does not tell of its end. */
+static void never_explained(box_file_call *c)
+{
+    box_error err;
+    (void)box_fail(&err, BOX_RUNTIME_UNAVAILABLE,
+                   "the sandbox's file worker does not go on"); /* always -1 */
+    fail(c, &err);
+}
+
 static void on_timer(void *arg)
 {
     box_file_call *c = arg;
     box_error err;
+    if (c->phase == BOX_FILE_DYING) {
+        never_explained(c);
+        return;
+    }
     bool queued = c->phase == BOX_FILE_WAITING;
     if (queued && !box_files_unwant(c))
         return; /* it is being granted or refused: the next turn knows */
@@ -226,88 +236,6 @@ static void tell_room(box_file_call *c)
 
 /* --- in --------------------------------------------------------------------------------------- */
 
-/* An item costs what it is and some, so that many small ones are bounded too. */
-static int count_item(box_file_call *c, box_bytes body, box_error *err)
-{
-    c->item_bytes += BOX_FILES_ITEM_COST + body.len;
-    if (c->item_bytes <= ITEM_BYTES)
-        return 0;
-    return box_fail(err, BOX_PROTOCOL, "more than any answer has");
-}
-
-static int on_info(box_file_call *c, box_bytes body, box_error *err)
-{
-    box_files_info info;
-    if (count_item(c, body, err) < 0 || box_files_info_parse(body, &info, err) < 0)
-        return -1;
-    if (!c->detached)
-        c->events.info(c->arg, &info);
-    return 0;
-}
-
-static int on_line(box_file_call *c, box_bytes body, box_error *err)
-{
-    box_files_line line;
-    if (count_item(c, body, err) < 0 || box_files_line_parse(body, &line, err) < 0)
-        return -1;
-    if (c->events.line == NULL)
-        return box_fail(err, BOX_PROTOCOL, "a line nobody asked for");
-    if (!c->detached)
-        c->events.line(c->arg, &line);
-    return 0;
-}
-
-static int on_data(box_file_call *c, box_bytes body, box_error *err)
-{
-    if (c->events.data == NULL)
-        return box_fail(err, BOX_PROTOCOL, "content nobody asked for");
-    c->data_bytes += body.len;
-    if (c->op != BOX_FILES_GET && c->data_bytes > DATA_BYTES)
-        return box_fail(err, BOX_PROTOCOL, "more than any answer has");
-    if (!c->detached)
-        c->events.data(c->arg, body.data, body.len);
-    return 0;
-}
-
-static int on_frame(box_file_call *c, uint32_t type, box_bytes body, box_error *err)
-{
-    if ((type == BOX_FILES_HELLO) == c->worker->greeted || c->answered)
-        return box_fail(err, BOX_PROTOCOL, "a frame at the wrong time");
-    c->got_something |= type != BOX_FILES_HELLO;
-    switch (type) {
-    case BOX_FILES_HELLO:
-        c->worker->greeted = true;
-        return box_files_hello_parse(body, err);
-    case BOX_FILES_INFO:
-        return on_info(c, body, err);
-    case BOX_FILES_LINE:
-        return on_line(c, body, err);
-    case BOX_FILES_DATA:
-        return on_data(c, body, err);
-    default:
-        c->answered = true;
-        return box_files_answer_parse(body, &c->answer, err);
-    }
-}
-
-/* The whole frames there are. */
-static int take_frames(box_file_call *c, box_error *err)
-{
-    for (;;) {
-        box_files_frame f;
-        size_t have = box_buf_len(&c->in);
-        int rc = box_files_frame_look(box_buf_data(&c->in), have, BOX_FILES_FROM_WORKER, &f, err);
-        if (rc < 0)
-            return -1;
-        if (rc == 0 || have < sizeof f + f.size)
-            return 0;
-        box_bytes body = {.data = box_buf_data(&c->in) + sizeof f, .len = f.size};
-        if (on_frame(c, f.type, body, err) < 0)
-            return -1;
-        box_buf_consume(&c->in, sizeof f + f.size);
-    }
-}
-
 /* One read; false when there is nothing more now, or the call ended. */
 static bool receive(box_file_call *c)
 {
@@ -325,7 +253,7 @@ static bool receive(box_file_call *c)
         return false;
     }
     box_buf_commit(&c->in, (size_t)n);
-    BOX_IGNORE(take_frames(c, &err)); /* err says it */
+    BOX_IGNORE(box_file_take_frames(c, &err)); /* err says it */
     if (err.reason == BOX_VERSION_MISMATCH)
         fail(c, &err);
     else if (err.reason != BOX_NONE)
@@ -427,74 +355,6 @@ static void session_is_there(void *arg, const box_session_info *info, const box_
 
 /* --- starting --------------------------------------------------------------------------------- */
 
-/* A path of the request, from the root. */
-static int absolute(const char *mount, box_bytes path, bool may_be_empty, char *out,
-                    const char *field, box_error *err)
-{
-    size_t len = strlen(mount);
-    if (path.len == 0 && !may_be_empty)
-        return box_violation(err, field, "must not be empty");
-    if (path.len > 0 && memchr(path.data, '\0', path.len) != NULL)
-        return box_violation(err, field, "must not have a NUL");
-    bool whole = path.len > 0 && path.data[0] == '/';
-    size_t prefix = whole ? 0 : len + (path.len > 0 ? 1 : 0);
-    if (prefix + path.len > BOX_FILES_MAX_PATH)
-        return box_violation(err, field, "has more than %d bytes", BOX_FILES_MAX_PATH);
-    if (!whole)
-        memcpy(out, mount, len);
-    if (!whole && path.len > 0)
-        out[len] = '/';
-    if (path.len > 0)
-        memcpy(out + prefix, path.data, path.len);
-    out[prefix + path.len] = '\0';
-    return 0;
-}
-
-static uint64_t look_time(const box_files_ask_head *h)
-{
-    if (h->time_ns != 0 || h->op == BOX_FILES_PUT || h->op == BOX_FILES_GET)
-        return h->time_ns;
-    return BOX_FILES_LOOK_SECONDS * BOX_SECOND;
-}
-
-static int put_end(box_file_call *c, box_error *err)
-{
-    c->content_ended = true;
-    return box_files_put_frame(&c->out, BOX_FILES_END, NULL, 0, err);
-}
-
-/* The frames that begin it. */
-static int pack(box_file_call *c, const box_file_request *r, box_error *err)
-{
-    char path[BOX_FILES_MAX_PATH + 1];
-    char target[BOX_FILES_MAX_PATH + 1] = "";
-    const char *mount = c->session->spec.mount_path;
-    box_files_ask ask = *r->ask;
-    bool has_target = ask.target.len > 0 || ask.head.op == BOX_FILES_MOVE;
-    bool move = ask.head.op == BOX_FILES_MOVE;
-    int bad = absolute(mount, ask.path, r->empty_path, path, move ? "source_path" : "path", err);
-    if (has_target)
-        bad |= absolute(mount, ask.target, false, target, "target_path", err);
-    if (bad != 0)
-        return -1;
-    ask.path = (box_bytes){.data = (const uint8_t *)path, .len = strlen(path)};
-    c->path_len = ask.path.len;
-    while (c->path_len > 0 && path[c->path_len - 1] == '/')
-        c->path_len--;
-    ask.target = (box_bytes){.data = (const uint8_t *)target, .len = strlen(target)};
-    ask.head.time_ns = look_time(&ask.head);
-    c->patience_ns = ask.head.time_ns + BOX_FILES_ANSWER_SECONDS * BOX_SECOND;
-    if (box_files_put_ask(&c->ask, &ask, err) < 0)
-        return -1;
-    c->content_ended = ask.head.op != BOX_FILES_PUT;
-    if (c->content_ended || r->content_open)
-        return 0;
-    if (r->content.len > 0 &&
-        box_files_put_frame(&c->out, BOX_FILES_DATA, r->content.data, r->content.len, err) < 0)
-        return -1;
-    return put_end(c, err);
-}
-
 static box_file_call *call_new(box_session *s, const box_file_request *r,
                                const box_file_events *events, void *arg)
 {
@@ -505,7 +365,7 @@ static box_file_call *call_new(box_session *s, const box_file_request *r,
     c->phase = BOX_FILE_WAITING;
     c->events = *events;
     c->arg = arg;
-    c->op = r->ask->head.op;
+    box_file_bound(c, &r->ask->head);
     size_t most = 2 * sizeof(box_files_frame) + BOX_FILES_ASK_BYTES;
     c->ask = (box_buf){.max_bytes = most, .share = &s->memory};
     c->out = (box_buf){.max_bytes = 2 * most, .share = &s->memory};
@@ -537,7 +397,7 @@ int box_file_start(box_sessions *all, const box_file_request *r, const box_file_
     if (box_sessions_use(all, r->tenant, r->session_id, &s, err) < 0)
         return -1;
     box_file_call *c = call_new(s, r, events, arg);
-    if (pack(c, r, err) < 0) {
+    if (box_file_pack(c, r, err) < 0) {
         undo(c);
         return -1;
     }
@@ -584,7 +444,7 @@ int box_file_end(box_file_call *c, box_error *err)
 {
     if (c->phase >= BOX_FILE_DYING)
         return 0;
-    if (put_end(c, err) < 0)
+    if (box_file_put_end(c, err) < 0)
         return -1;
     push(c);
     return 0;

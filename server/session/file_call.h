@@ -31,6 +31,13 @@ typedef enum box_file_phase {
     BOX_FILE_OVER,
 } box_file_phase;
 
+/* The most that an honest worker says in one answer. */
+typedef struct box_file_bounds {
+    uint64_t infos;
+    uint64_t matches;
+    uint64_t data_bytes;
+} box_file_bounds;
+
 struct box_file_call {
     atomic_uint refs;
     box_session *session; /* a reference, and a use of it until it is over */
@@ -49,7 +56,10 @@ struct box_file_call {
     bool in_agent;
     bool got_something; /* besides HELLO */
     size_t path_len;
+    box_file_bounds may;
     size_t item_bytes; /* BOX_FILES_ITEM_COST and its frame, for each file and line */
+    uint64_t n_infos;
+    uint64_t n_matches;
     uint64_t data_bytes;
     box_file_worker *worker;
     box_watch *watch;
@@ -81,6 +91,20 @@ void box_files_give_back(box_session *s, box_file_worker *w);
 void box_files_discard(box_session *s, box_file_worker *w);
 /* Has box_file_explained posted, with the reason in c->error. */
 void box_files_ask_why(box_file_call *c);
+
+/* --- file_ask.c: what it is asked ------------------------------------------------------------- */
+
+/* Fills c->ask, and c->out with the content that is there. VALIDATION. */
+int box_file_pack(box_file_call *c, const box_file_request *r, box_error *err) BOX_MUST_USE;
+/* The content is whole. */
+int box_file_put_end(box_file_call *c, box_error *err) BOX_MUST_USE;
+
+/* --- file_frames.c: what a worker says -------------------------------------------------------- */
+
+/* Sets what is asked for, and so how much may come. */
+void box_file_bound(box_file_call *c, const box_files_ask_head *h);
+/* Takes the whole frames of c->in; c->answered: the last one came. PROTOCOL, VERSION_MISMATCH. */
+int box_file_take_frames(box_file_call *c, box_error *err) BOX_MUST_USE;
 
 /* --- file_call.c; posted, with a reference ---------------------------------------------------- */
 

@@ -206,10 +206,11 @@ static void start_in_agent(void *call)
 
 /* --- the calls' side -------------------------------------------------------------------------- */
 
-static bool is_dead(const box_file_worker *w)
+/* It ended, or says what nobody asked: an idle one has nothing to say, but for its HELLO. */
+static bool is_bad(const box_file_worker *w)
 {
-    struct pollfd p = {.fd = w->fd, .events = POLLRDHUP};
-    return poll(&p, 1, 0) != 0; /* an idle one has nothing to say */
+    struct pollfd p = {.fd = w->fd, .events = (short)(POLLRDHUP | (w->greeted ? POLLIN : 0))};
+    return poll(&p, 1, 0) != 0;
 }
 
 /* An idle one that lives; those that were killed meanwhile go. */
@@ -219,7 +220,7 @@ static box_file_worker *living_idle(box_session *s)
         box_lock_take(&s->all->lock);
         box_file_worker *w = take_idle_locked(s);
         box_lock_release(&s->all->lock);
-        if (w == NULL || !is_dead(w))
+        if (w == NULL || !is_bad(w))
             return w;
         box_files_discard(s, w);
     }
@@ -281,6 +282,10 @@ void box_files_give_back(box_session *s, box_file_worker *w)
     box_file_call *next = NULL;
     bool keep = false;
     bool arm = false;
+    if (is_bad(w)) { /* else the next call would fail for it */
+        box_files_discard(s, w);
+        return;
+    }
     if (!w->in_agent) {
         box_lock_take(&s->all->lock);
         next = first_waiting_locked(s);

@@ -66,6 +66,10 @@ static void drop_sandbox(fake_sandbox *s)
         if (s->programs[i].used)
             drop_program(&s->programs[i]);
     }
+    for (int i = 0; i < FAKE_MAX_WORKERS; i++) {
+        if (s->workers[i].used)
+            box_closep(&s->workers[i].fd);
+    }
     box_closep(&s->listen_fd);
     box_closep(&s->fd);
     *s = (fake_sandbox){.listen_fd = -1, .fd = -1};
@@ -262,6 +266,43 @@ static void repeat_started(fake_sandbox *s)
     }
 }
 
+void fake_worker_end(fake_sandbox *s, fake_worker *worker, int signo)
+{
+    box_agent_files_ended e = {.signal = signo};
+    uint64_t id = worker->id;
+    box_closep(&worker->fd);
+    *worker = (fake_worker){0};
+    send_agent(s, BOX_AGENT_FILES_ENDED, id, &e);
+}
+
+void fake_warden_oom(const fake_warden *w)
+{
+    write_oom_kills(w, 1);
+}
+
+static void start_worker(fake_sandbox *s, const box_agent_packet *packet, int fd)
+{
+    s->files++;
+    for (int i = 0; i < FAKE_MAX_WORKERS; i++) {
+        fake_worker *worker = &s->workers[i];
+        if (worker->used)
+            continue;
+        *worker = (fake_worker){
+            .used = true, .id = packet->header.id, .flags = packet->body.files.flags, .fd = fd};
+        return;
+    }
+    abort();
+}
+
+static void stop_worker(fake_sandbox *s, uint64_t id)
+{
+    s->files_stops++;
+    for (int i = 0; i < FAKE_MAX_WORKERS; i++) {
+        if (s->workers[i].used && s->workers[i].id == id)
+            fake_worker_end(s, &s->workers[i], SIGKILL);
+    }
+}
+
 static void on_agent_packet(fake_warden *w, fake_sandbox *s, const box_agent_packet *packet,
                             int *fds, size_t n_fds)
 {
@@ -296,6 +337,13 @@ static void on_agent_packet(fake_warden *w, fake_sandbox *s, const box_agent_pac
         return;
     case BOX_AGENT_EXIT_ACK:
         s->acks++;
+        return;
+    case BOX_AGENT_FILES:
+        start_worker(s, packet, fds[0]);
+        return;
+    case BOX_AGENT_FILES_STOP:
+        if (!w->deaf_files)
+            stop_worker(s, packet->header.id);
         return;
     default:
         return;

@@ -13,7 +13,7 @@
 #include "agent/packet.h"
 #include "warden/protocol.h"
 
-enum { FAKE_MAX_SANDBOXES = 64, FAKE_MAX_PROGRAMS = 64 };
+enum { FAKE_MAX_SANDBOXES = 64, FAKE_MAX_PROGRAMS = 64, FAKE_MAX_WORKERS = 8 };
 
 typedef struct fake_program {
     bool used;
@@ -28,6 +28,14 @@ typedef struct fake_program {
     bool ended; /* keeps its descriptors: a background process */
 } fake_program;
 
+/* A file worker: a test speaks for it. */
+typedef struct fake_worker {
+    bool used;
+    uint64_t id;
+    uint32_t flags;
+    int fd;
+} fake_worker;
+
 typedef struct fake_sandbox {
     bool used;
     box_uid uid;
@@ -38,6 +46,8 @@ typedef struct fake_sandbox {
     unsigned acks;
     unsigned signals;
     unsigned last_signal;
+    fake_worker workers[FAKE_MAX_WORKERS];
+    unsigned files, files_stops; /* FILES and FILES_STOP that came */
 } fake_sandbox;
 
 typedef struct fake_warden {
@@ -54,6 +64,7 @@ typedef struct fake_warden {
     bool hang_start;  /* STARTED never comes */
     bool mute_agent;  /* no HELLO */
     bool lying_agent; /* answers HELLO with rubbish */
+    bool deaf_files;  /* FILES_STOP is not heard */
     box_error create_error;
     box_error hello_error;
     /* seen */
@@ -80,5 +91,9 @@ fake_program *fake_sandbox_find(fake_sandbox *s, const char *argv0);
 /* Ends a hanging program. */
 void fake_program_exit(fake_sandbox *s, fake_program *p, int exit_code, int signo, uint32_t cause,
                        uint32_t leftovers);
+/* It closes its socket and the agent tells so; signo 0: it ended by itself. */
+void fake_worker_end(fake_sandbox *s, fake_worker *worker, int signo);
+/* The kernel counted one more kill for memory in the sandboxes. */
+void fake_warden_oom(const fake_warden *w);
 /* What poll(2) may wait on, for a test with a thread; returns how many. */
 unsigned fake_warden_fds(const fake_warden *w, int *fds, unsigned room);
