@@ -5,8 +5,9 @@
 
 #include "base/buf.h"
 #include "base/error.h"
+#include "base/limits.h"
 
-enum { BOX_PATTERN_ALTERNATIVES = 64, BOX_PATTERN_BYTES = 1024 };
+enum { BOX_PATTERN_ALTERNATIVES = 64, BOX_PATTERN_BYTES = BOX_FILES_GLOB_BYTES };
 
 typedef struct box_pattern {
     char *alternatives[BOX_PATTERN_ALTERNATIVES]; /* without braces */

@@ -268,6 +268,8 @@
 #define BOX_MAX_TOOL_JSON_BYTES  (8 * 1024 * 1024)
 #define BOX_MAX_TOOL_JSON_DEPTH  32
 #define BOX_MAX_TOOL_JSON_VALUES 65536
+/* Longer ones are read by a worker, so that no loop waits for them: about 1 ms. */
+#define BOX_TOOL_JSON_LOOP_BYTES (256 * 1024)
 /* Tools there can be; tools and settings that a session can name. */
 #define BOX_MAX_TOOLS 64
 /* boxcli mcp: one message of the client, arguments of that size and what is around them; requests
@@ -369,6 +371,8 @@
 /* What a file or line of an answer counts for besides its bytes. */
 #define BOX_FILES_ITEM_COST   64
 #define BOX_FILES_MAX_MATCHES 10000
+/* A pattern of names: Glob's, and include and exclude of Grep. */
+#define BOX_FILES_GLOB_BYTES 1024
 /* Grep: files that are larger are skipped; lines are cut; context. */
 #define BOX_FILES_GREP_FILE_BYTES    (64 * 1024 * 1024)
 #define BOX_FILES_MAX_LINE_BYTES     65536

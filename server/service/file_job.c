@@ -8,7 +8,7 @@ box_file_job *box_file_job_new(box_call *call, box_file_answer *answer)
     box_file_job *job = box_alloc(sizeof *job);
     job->call = box_call_ref(call);
     job->answer = answer;
-    box_buf_init(&job->data, BOX_FILES_MAX_READ_BYTES + BOX_FILES_ANSWER_BYTES);
+    box_buf_init(&job->data, BOX_FILE_DATA_BYTES);
     return job;
 }
 

@@ -3,6 +3,7 @@
 #include "base/alloc.h"
 #include "base/limits.h"
 #include "box/v1/tool.box.h"
+#include "loop/loop.h"
 #include "policy/identity.h"
 #include "service/exec_convert.h"
 #include "tool/json.h"
@@ -257,27 +258,28 @@ static int take_arguments(const char *json, json_t **out, box_error *err)
     return box_json_object(given, strlen(given), "arguments_json", out, err);
 }
 
+/* arguments: NULL when err says what is wrong with them. */
 static int start(tool_call *c, const Box__V1__CallToolRequest *r, const box_identity *who,
-                 box_error *err)
+                 const json_t *arguments, box_error *err)
 {
     const box_toolbox *box = toolbox_of(c->call);
     uint8_t digest[32];
     BOX_AUTO(box_spec_done) box_spec spec = {0};
-    BOX_AUTO(box_json_freep) json_t *arguments = NULL;
     box_tool_request request = {.sessions = box->sessions,
                                 .tenant = who->tenant,
                                 .session_id = r->session_id,
                                 .spec = r->spec != NULL ? &spec : NULL,
+                                .arguments = arguments,
                                 .idempotency_key = r->idempotency_key,
                                 .digest = digest};
     if (find_tool(box, who, r->tool, &c->tool, err) < 0)
         return -1;
-    int bad = check_session(c->tool, r, err);
+    int bad = arguments == NULL ? -1 : 0;
+    bad |= check_session(c->tool, r, err);
     bad |= take_timeout(r->timeout, &request.timeout_ns, err);
     bad |= box_convert_spec(r->spec, &spec, err);
     if (strlen(r->call_id) >= sizeof c->call_id)
         bad |= box_violation(err, "call_id", "longer than %d bytes", BOX_MAX_CALL_ID_BYTES);
-    bad |= take_arguments(r->arguments_json, &arguments, err);
     if (bad != 0) {
         BOX_IGNORE(box_session_check(r->session_id, &spec, err)); /* the other violations too */
         return -1;
@@ -288,24 +290,89 @@ static int start(tool_call *c, const Box__V1__CallToolRequest *r, const box_iden
     (void)snprintf(c->session_id, sizeof c->session_id, "%s", r->session_id);
     if (r->idempotency_key[0] != '\0')
         box_convert_digest(&r->base, digest);
-    request.arguments = arguments;
     return box_tools_start(box->tools, c->tool, &request, call_done, c, &c->run, err);
 }
 
-static int call_tool(box_call *call, const Box__V1__CallToolRequest *r, box_error *err)
+static int start_call(box_call *call, const Box__V1__CallToolRequest *r, const box_identity *who,
+                      const json_t *arguments, box_error *err)
 {
-    const box_identity *who = box_call_identity(call);
-    if (who == NULL)
-        return box_fail(err, BOX_UNAUTHENTICATED, "this call needs a known caller");
     tool_call *c = box_alloc(sizeof *c);
     c->call = box_call_ref(call);
-    if (start(c, r, who, err) < 0) {
+    if (start(c, r, who, arguments, err) < 0) {
         free(c);
         box_call_unref(call);
         return -1;
     }
     box_call_on_end(call, call_ended, c);
     return 0;
+}
+
+/* --- long arguments, read by a worker --------------------------------------------------------- */
+
+typedef struct reading {
+    box_call *call;   /* a reference */
+    box_identity who; /* a copy: the call may end meanwhile */
+    size_t len;
+    uint8_t *packed; /* the request: its own memory goes when its handler returns */
+    Box__V1__CallToolRequest *request;
+    json_t *arguments; /* NULL: err says why */
+    box_error err;
+} reading;
+
+static void reading_freep(reading **j)
+{
+    if (*j == NULL)
+        return;
+    if ((*j)->request != NULL)
+        box__v1__call_tool_request__free_unpacked((*j)->request, NULL);
+    json_decref((*j)->arguments);
+    box_call_unref((*j)->call);
+    free((*j)->packed);
+    free(*j);
+}
+
+BOX_WORKER static void read_run(void *arg)
+{
+    reading *j = arg; /* ours until read_done */
+    j->request = box__v1__call_tool_request__unpack(NULL, j->len, j->packed);
+    if (j->request == NULL)
+        abort(); /* only without memory: we packed it */
+    BOX_IGNORE(take_arguments(j->request->arguments_json, &j->arguments, &j->err)); /* err says */
+}
+
+BOX_LOOP static void read_done(void *arg)
+{
+    BOX_AUTO(reading_freep) reading *j = arg;
+    if (!box_call_is_open(j->call))
+        return;
+    if (start_call(j->call, j->request, &j->who, j->arguments, &j->err) < 0)
+        box_call_finish(j->call, &j->err);
+}
+
+static int read_later(box_call *call, const Box__V1__CallToolRequest *r, const box_identity *who,
+                      box_error *err)
+{
+    BOX_AUTO(reading_freep) reading *j = box_alloc(sizeof *j);
+    j->call = box_call_ref(call);
+    j->who = *who;
+    j->packed = box_alloc(box__v1__call_tool_request__get_packed_size(r));
+    j->len = box__v1__call_tool_request__pack(r, j->packed);
+    if (box_loop_offload(box_loop_current(), read_run, read_done, j, err) < 0)
+        return -1;
+    j = NULL;
+    return 0;
+}
+
+static int call_tool(box_call *call, const Box__V1__CallToolRequest *r, box_error *err)
+{
+    const box_identity *who = box_call_identity(call);
+    BOX_AUTO(box_json_freep) json_t *arguments = NULL;
+    if (who == NULL)
+        return box_fail(err, BOX_UNAUTHENTICATED, "this call needs a known caller");
+    if (strlen(r->arguments_json) > BOX_TOOL_JSON_LOOP_BYTES)
+        return read_later(call, r, who, err);
+    BOX_IGNORE(take_arguments(r->arguments_json, &arguments, err)); /* err says why it is NULL */
+    return start_call(call, r, who, arguments, err);
 }
 
 static const box_v1_tool_service_handlers handlers = {

@@ -1,13 +1,10 @@
 /* What a file worker says, held against what it was asked. It lives in the hostile sandbox: nothing
  * here takes it for true, and no answer is larger than its request allows. */
+#include <assert.h>
+
 #include "session/file_call.h"
 
-enum {
-    /* What files and lines of one answer may take, as the worker counts them. */
-    ITEM_BYTES = BOX_FILES_ANSWER_BYTES + BOX_FILES_WORKER_BYTES,
-    /* READ of text moves on by a character, even where max_bytes has no room for one. */
-    CHARACTER_BYTES = 4,
-};
+static_assert(BOX_FILES_DIFF_BYTES <= BOX_FILE_DATA_BYTES, "EDIT answers a diff");
 
 /* Exactly one INFO, before any content. */
 static bool has_one_info(uint32_t op)
@@ -27,7 +24,9 @@ static uint64_t most_data(const box_files_ask_head *h)
 {
     switch (h->op) {
     case BOX_FILES_READ:
-        return (uint64_t)h->max_bytes + CHARACTER_BYTES;
+        return (h->max_bytes < BOX_FILES_MAX_READ_BYTES ? (uint64_t)h->max_bytes
+                                                        : BOX_FILES_MAX_READ_BYTES) +
+               BOX_FILE_CHARACTER_BYTES;
     case BOX_FILES_EDIT:
         return BOX_FILES_DIFF_BYTES;
     case BOX_FILES_GET:
@@ -54,7 +53,7 @@ static int too_much(box_error *err)
 static int count_item(box_file_call *c, box_bytes body, box_error *err)
 {
     c->item_bytes += BOX_FILES_ITEM_COST + body.len;
-    return c->item_bytes <= ITEM_BYTES ? 0 : too_much(err);
+    return c->item_bytes <= BOX_FILE_ITEM_BYTES ? 0 : too_much(err);
 }
 
 static int on_info(box_file_call *c, box_bytes body, box_error *err)

@@ -7,6 +7,14 @@
 
 typedef struct box_file_call box_file_call;
 
+/* The most that one call's `data` gives, GET apart, and that its `info` and `line` give: a READ
+ * goes on by a character, even where max_bytes has no room for one. */
+enum {
+    BOX_FILE_CHARACTER_BYTES = 4,
+    BOX_FILE_DATA_BYTES = BOX_FILES_MAX_READ_BYTES + BOX_FILE_CHARACTER_BYTES,
+    BOX_FILE_ITEM_BYTES = BOX_FILES_ANSWER_BYTES + BOX_FILES_WORKER_BYTES,
+};
+
 /* All borrowed for the callback; what a worker says is within limits, not true. */
 typedef struct box_file_events {
     void (*info)(void *arg, const box_files_info *info);

@@ -47,6 +47,8 @@ static void on_output(void *arg, int stream, const uint8_t *data, size_t len)
     box_excerpt_add(&run->streams[stream], data, len);
 }
 
+/* However much comes, an excerpt takes the same memory: nobody has to wait. The command is read a
+ * bounded part a turn of the loop (session/pump.c). */
 static bool always_writable(void *arg)
 {
     (void)arg;

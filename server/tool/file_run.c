@@ -1,5 +1,6 @@
 #include "tool/file_run.h"
 
+#include <assert.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,7 +8,13 @@
 #include "base/alloc.h"
 #include "tool/json.h"
 
-enum { OUTPUT_BYTES = 16 * 1024 * 1024 /* of content, each byte of which may become three */ };
+enum {
+    OUTPUT_BYTES = 16 * 1024 * 1024, /* of what came, each byte of which may become three */
+    OTHER_BYTES = 64 * 1024,         /* the tool's own words */
+};
+static_assert(3 * BOX_FILE_DATA_BYTES + OTHER_BYTES <= OUTPUT_BYTES, "box_file_say aborts");
+/* A line's number and colons are less than what it counts for besides its bytes. */
+static_assert(3 * BOX_FILE_ITEM_BYTES + OTHER_BYTES <= OUTPUT_BYTES, "box_file_say aborts");
 
 static void file_run_free(box_file_run *run)
 {
@@ -210,7 +217,7 @@ int box_file_run_start(const box_tool_request *r, const box_files_ask *ask, box_
     own->arguments = json_incref((json_t *)(uintptr_t)r->arguments);
     own->infos = json_array();
     own->lines = json_array();
-    box_buf_init(&own->data, BOX_FILES_MAX_READ_BYTES + BOX_FILES_ANSWER_BYTES);
+    box_buf_init(&own->data, BOX_FILE_DATA_BYTES);
     box_buf_init(&own->output, OUTPUT_BYTES);
     if (box_file_start(r->sessions, &request, &events, own, &own->file, err) < 0) {
         const char *path_argument = own->path_argument;

@@ -287,9 +287,21 @@ static void finish_glob(box_file_run *run, const box_files_answer *a, box_tool_r
     box_tool_set(r->json, "total", json_integer(a->total));
 }
 
+/* The schema counts characters. */
+static int check_bytes(const json_t *arguments, const char *name, size_t most, box_error *err)
+{
+    char field[64];
+    (void)snprintf(field, sizeof field, "arguments.%s", name);
+    if (bytes_of(arguments, name).len <= most)
+        return 0;
+    return box_violation(err, field, "has more than %zu bytes", most);
+}
+
 static int start_glob(const box_tool_request *r, box_tool_done done, void *arg, box_tool_run **out,
                       box_error *err)
 {
+    if (check_bytes(r->arguments, "pattern", BOX_FILES_GLOB_BYTES, err) < 0)
+        return -1;
     BOX_AUTO(box_freep) box_files_ask *ask = box_alloc(sizeof *ask);
     ask->head.op = BOX_FILES_GLOB;
     ask->head.permissions = -1;
@@ -334,8 +346,12 @@ static box_bytes anywhere(box_bytes include, box_buf *to)
 static int start_grep(const box_tool_request *r, box_tool_done done, void *arg, box_tool_run **out,
                       box_error *err)
 {
+    int bad = check_bytes(r->arguments, "pattern", BOX_FILES_MAX_PATTERN, err);
+    if ((bad | check_bytes(r->arguments, "include", BOX_FILES_GLOB_BYTES - strlen("**/"), err)) !=
+        0)
+        return -1;
     BOX_AUTO(box_freep) box_files_ask *ask = box_alloc(sizeof *ask);
-    BOX_AUTO(box_buf_done) box_buf include = {0};
+    BOX_AUTO(box_buf_done) box_buf include = {.max_bytes = BOX_FILES_GLOB_BYTES};
     ask->head.op = BOX_FILES_GREP;
     ask->head.permissions = -1;
     ask->head.max_items = GREP_MATCHES;

@@ -729,6 +729,33 @@ class Files(Tools):
                                  lambda t=tool, a=arguments: self.call(t, **a))
             self.assertIn(f"arguments.{field}", failure.violations, (tool, arguments))
 
+    def test_a_pattern_of_names_counts_bytes(self):
+        for tool, arguments, field in (("glob", {"pattern": "\u20ac" * 500}, "pattern"),
+                                       ("grep", {"pattern": "x", "include": "\u20ac" * 500}, "include"),
+                                       ("grep", {"pattern": "x", "include": "x" * 1022}, "include")):
+            failure = self.fails(StatusCode.INVALID_ARGUMENT, "VALIDATION",
+                                 lambda t=tool, a=arguments: self.call(t, **a))
+            self.assertEqual(list(failure.violations), [f"arguments.{field}"])
+        self.put("x" * 200, b"here\n")
+        _, result = self.call("grep", pattern="here", include="x" * 200 + "*" * 821)
+        self.assertEqual(len(result["matches"]), 1)
+
+    def test_long_arguments_are_read_beside_the_loop(self):
+        content = "\u20ac" + "x" * 5000000
+        self.assertEqual(self.call("write", path="big", content=content)[1]["size_bytes"], 5000003)
+        for text, fields in (('{"path":"' + "x" * 300000, ["arguments_json"]),
+                             ('{"path":"big","content":"' + "x" * 300000 + '","mode":"x"}', ["arguments.mode"])):
+            request = self.request("write")
+            request.arguments_json = text
+            failure = self.fails(StatusCode.INVALID_ARGUMENT, "VALIDATION",
+                                 lambda r=request: self.client.tools.CallTool(r))
+            self.assertEqual(list(failure.violations), fields)
+        calls = [self.client.tools.CallTool.future(self.request("write", path=f"c{i}", content=content))
+                 for i in range(8)]
+        for call in calls:
+            call.cancel()
+        self.assertEqual(self.call("read", path="big", byte_offset=0, max_bytes=3)[1]["content"], "\u20ac")
+
     def test_scopes(self):
         reads = self.tenant("reading", "tool.call", "file.read", "session.read", "session.write")
         reads.create("own")
