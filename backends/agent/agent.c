@@ -193,6 +193,8 @@ static box_time next_time(box_agent *a)
         next = a->hello_by;
     if (a->strays && a->now + BOX_AGENT_TICK_MS * BOX_MS < next)
         next = a->now + BOX_AGENT_TICK_MS * BOX_MS;
+    box_time forward = box_agent_forward_next(&a->forwards);
+    next = forward < next ? forward : next;
     box_time managed = box_managed_next(a);
     next = managed < next ? managed : next;
     return a->more_children ? a->now : next;
@@ -247,14 +249,17 @@ static void check_times(box_agent *a)
     box_life_tick(a);
     box_managed_tick(a);
     box_agent_files_tick(&a->workers, a->now);
+    box_agent_forward_tick(&a->forwards, a->now);
 }
 
 static void round_of(box_agent *a)
 {
-    struct pollfd polls[FIXED_POLLS + BOX_AGENT_MAX_COMMANDS + BOX_PROCESS_POLLS];
+    struct pollfd
+        polls[FIXED_POLLS + BOX_AGENT_MAX_COMMANDS + BOX_PROCESS_POLLS + BOX_MAX_FORWARDS];
     nfds_t commands = fill_polls(a, polls);
     nfds_t count = commands + box_managed_polls(a, polls + commands);
-    wait_until(polls, count, next_time(a), a->now);
+    nfds_t forwards = box_agent_forward_polls(&a->forwards, polls + count);
+    wait_until(polls, count + forwards, next_time(a), a->now); /* those are looked at anyway */
     a->now = box_now();
     if (polls[3].revents != 0)
         box_agent_take_notes(a);

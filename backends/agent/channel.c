@@ -15,6 +15,7 @@ void box_channel_drop(box_agent *a)
     box_closep(&a->conn);
     a->greeted = a->blocked = a->stash.due = false;
     box_agent_files_forget(&a->workers, box_after_ms(a, BOX_FILES_GRACE_SECONDS * 1000));
+    box_agent_forwards_drop(&a->forwards);
     if (a->orphan_at == 0) {
         uint64_t seconds = a->config->setup.orphan_seconds;
         seconds = seconds != 0 ? seconds : BOX_AGENT_ORPHAN_SECONDS;
@@ -146,6 +147,8 @@ static int dispatch(box_agent *a, const box_agent_packet *p, int *fds, size_t n_
     case BOX_AGENT_FILES_STOP:
         box_agent_files_stop(&a->workers, id, box_after_ms(a, BOX_FILES_GRACE_SECONDS * 1000));
         return 0;
+    case BOX_AGENT_CONNECT:
+        return box_agent_forward_begin(&a->forwards, id, &p->body.connect, a->now);
     case BOX_AGENT_SHUTDOWN:
         a->ending = true;
         return 0;
@@ -203,6 +206,17 @@ static bool tell_started(box_agent *a, box_command *c)
     return true;
 }
 
+static bool tell_connected(box_agent *a)
+{
+    for (box_agent_forward *f; (f = box_agent_forward_due(&a->forwards)) != NULL;) {
+        box_agent_connected body = {.error = f->error};
+        if (!box_channel_send(a, BOX_AGENT_CONNECTED, f->id, &body, &f->fd, f->fd >= 0 ? 1 : 0))
+            return false;
+        box_agent_forward_told(&a->forwards, f);
+    }
+    return true;
+}
+
 void box_channel_flush(box_agent *a)
 {
     if (!a->greeted || a->blocked)
@@ -217,6 +231,8 @@ void box_channel_flush(box_agent *a)
             return;
         box_agent_files_told(w);
     }
+    if (!tell_connected(a))
+        return;
     box_command *next;
     for (box_command *c = box_commands_after(&a->table, NULL); c != NULL; c = next) {
         next = box_commands_after(&a->table, c);

@@ -1,12 +1,8 @@
 /* When is a managed process ready: a text on stdout, a port that accepts, a command that exits 0.
  */
-#include <errno.h>
 #include <fcntl.h>
-#include <netinet/in.h>
-#include <poll.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
+#include "agent/connect.h"
 #include "agent/state.h"
 #include "base/fd.h"
 
@@ -39,40 +35,14 @@ void box_ready_grew(box_agent *a, box_managed *m)
 
 /* --- a port ----------------------------------------------------------------------------------- */
 
-static int connect_to(bool v6, uint16_t port)
-{
-    struct sockaddr_in six_less = {.sin_family = AF_INET,
-                                   .sin_port = htons(port),
-                                   .sin_addr = {.s_addr = htonl(INADDR_LOOPBACK)}};
-    struct sockaddr_in6 six = {
-        .sin6_family = AF_INET6, .sin6_port = htons(port), .sin6_addr = IN6ADDR_LOOPBACK_INIT};
-    BOX_AUTO(box_closep)
-    int fd = socket(v6 ? AF_INET6 : AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (fd < 0)
-        return -1;
-    int rc = v6 ? connect(fd, (struct sockaddr *)&six, sizeof six)
-                : connect(fd, (struct sockaddr *)&six_less, sizeof six_less);
-    return rc == 0 || errno == EINPROGRESS ? box_take_fd(&fd) : -1;
-}
-
-/* 1: it accepted; 0: nothing yet; -1: it does not. */
-static int outcome(int fd)
-{
-    struct pollfd p = {.fd = fd, .events = POLLOUT};
-    int error = 0;
-    socklen_t len = sizeof error;
-    if (poll(&p, 1, 0) <= 0)
-        return 0;
-    return getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &len) == 0 && error == 0 ? 1 : -1;
-}
-
 /* Loopback answers within connect, unless the listener's queue is full. */
 static void try_port(box_agent *a, box_managed *m)
 {
     for (int i = 0; i < 2; i++) {
+        uint16_t port = (uint16_t)m->conf.port;
         if (m->probe_socket < 0)
-            m->probe_socket = connect_to(m->probe_v6, (uint16_t)m->conf.port);
-        int is = m->probe_socket < 0 ? -1 : outcome(m->probe_socket);
+            m->probe_socket = box_connect_begin(port, m->probe_v6);
+        int is = m->probe_socket < 0 ? -1 : box_connect_look(m->probe_socket, port);
         if (is == 0)
             break;
         box_closep(&m->probe_socket);

@@ -49,6 +49,8 @@ static const type_row types[] = {
     [BOX_AGENT_FILES] = {true, true, false, true, sizeof(box_agent_files)},
     [BOX_AGENT_FILES_STOP] = {true, true, false, true, 0},
     [BOX_AGENT_FILES_ENDED] = {true, false, true, true, sizeof(box_agent_files_ended)},
+    [BOX_AGENT_CONNECT] = {true, true, false, true, sizeof(box_agent_connect)},
+    [BOX_AGENT_CONNECTED] = {true, false, true, true, sizeof(box_agent_connected)},
 };
 
 static int misfit(box_error *err, const char *what)
@@ -140,6 +142,8 @@ static size_t fds_of(const box_agent_packet *p)
         return box_agent_managed_fds(&p->body.managed);
     case BOX_AGENT_FILES:
         return 1;
+    case BOX_AGENT_CONNECTED:
+        return p->body.connected.error.reason == BOX_NONE ? 1 : 0;
     default:
         return 0;
     }
@@ -238,6 +242,20 @@ static int check_files_ended(box_agent_files_ended *e, box_error *err)
     return 0;
 }
 
+static int check_connect(const box_agent_packet *p, box_error *err)
+{
+    const box_agent_connect *c = &p->body.connect;
+    if (p->header.id == 0 || c->port < 1 || c->port > UINT16_MAX || c->reserved != 0)
+        return misfit(err, "a CONNECT that does not exist");
+    return 0;
+}
+
+static int check_connected(box_agent_packet *p, box_error *err)
+{
+    box_error_sanitize(&p->body.connected.error);
+    return p->header.id != 0 ? 0 : misfit(err, "CONNECTED without an id");
+}
+
 static int check_body(const uint8_t *data, size_t len, size_t n_fds, box_agent_packet *p,
                       box_error *err)
 {
@@ -267,6 +285,10 @@ static int check_body(const uint8_t *data, size_t len, size_t n_fds, box_agent_p
         return check_files(p, err);
     case BOX_AGENT_FILES_ENDED:
         return check_files_ended(&p->body.files_ended, err);
+    case BOX_AGENT_CONNECT:
+        return check_connect(p, err);
+    case BOX_AGENT_CONNECTED:
+        return check_connected(p, err);
     default:
         return 0;
     }

@@ -34,6 +34,8 @@ typedef struct box_agent_packet {
         box_agent_resize resize;
         box_agent_files files;
         box_agent_files_ended files_ended; /* its error is sanitized */
+        box_agent_connect connect;
+        box_agent_connected connected; /* its error is sanitized */
     } body;
     box_bytes text; /* START without BOX_START_TEXT_IN_MEMFD: borrowed from data, checked */
 } box_agent_packet;

@@ -37,7 +37,7 @@
 #include "base/limits.h"
 
 enum {
-    BOX_AGENT_VERSION = 4,
+    BOX_AGENT_VERSION = 5,
     BOX_AGENT_LISTEN_FD = 3, /* inherited: the listening socket */
     BOX_AGENT_SETUP_FD = 4,  /* inherited: a box_agent_setup, a read-only memfd */
     BOX_AGENT_FILTER_FD =
@@ -110,6 +110,9 @@ typedef enum box_agent_type {
     BOX_AGENT_FILES = 32,       /* boxd -> agent: start one; a descriptor, its socket */
     BOX_AGENT_FILES_STOP = 33,  /* boxd -> agent: it ends within BOX_FILES_GRACE_SECONDS */
     BOX_AGENT_FILES_ENDED = 34, /* agent -> boxd: of every FILES, once */
+    /* Ports. Their ids are boxd's too, from 1, apart from all others. */
+    BOX_AGENT_CONNECT = 40,   /* boxd -> agent: to a port on loopback; BOX_MAX_FORWARDS at once */
+    BOX_AGENT_CONNECTED = 41, /* agent -> boxd: of every CONNECT, once; its socket, unless error */
 } box_agent_type;
 
 typedef struct box_agent_header {
@@ -218,3 +221,14 @@ typedef struct box_agent_files_ended {
     uint32_t reserved;
     box_error error; /* reason NONE: it ran */
 } box_agent_files_ended;
+
+typedef struct box_agent_connect {
+    uint32_t port; /* TCP, 1 to 65535: on 127.0.0.1, and if that refuses on ::1 */
+    uint32_t reserved;
+} box_agent_connect;
+
+typedef struct box_agent_connected {
+    box_error error; /* reason NONE: it stands, and the socket is boxd's alone. Else
+                      * RUNTIME_UNAVAILABLE {cause: "refused" or "timeout", port}, QUOTA (limit
+                      * "descriptors"), INTERNAL. */
+} box_agent_connected;

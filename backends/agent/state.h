@@ -6,6 +6,7 @@
 
 #include "agent/agent.h"
 #include "agent/files.h"
+#include "agent/forward.h"
 #include "agent/managed.h"
 #include "agent/packet.h"
 #include "agent/slot.h"
@@ -54,6 +55,7 @@ typedef struct box_agent {
     box_walk *walk;           /* for them and for killing; only with subreapers */
     box_time sweep_at;        /* 0 = nothing is kept */
     box_agent_workers workers;
+    box_agent_forwards forwards;
     box_time now; /* of this round */
     uint8_t packet[BOX_AGENT_PACKET_BYTES];
 } box_agent;

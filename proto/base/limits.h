@@ -332,6 +332,27 @@
 /* How long drain waits for sandboxes to go; the next start removes the rest. */
 #define BOX_SESSIONS_DRAIN_SECONDS 10
 
+/* --- ports ------------------------------------------------------------------------------------ */
+
+/* PortForward: connections of one session at once, those of one tenant. */
+#define BOX_MAX_FORWARDS            128
+#define BOX_MAX_FORWARDS_PER_TENANT 1024
+/* SO_SNDBUF and SO_RCVBUF of each, which the kernel doubles: with all of them full they take half
+ * of BOX_AGENT_MEMORY_BYTES, where they are charged. */
+#define BOX_FORWARD_SOCKET_BYTES (32 * 1024)
+/* The agent gives up on a port whose program takes no connection (its queue is full) after this. */
+#define BOX_FORWARD_CONNECT_SECONDS 10
+/* PortForward's wait at most, and the pause between two tries meanwhile. */
+#define BOX_MAX_FORWARD_WAIT_SECONDS 3600
+#define BOX_FORWARD_RETRY_MS         50
+/* Bytes that wait for the program inside; above it the caller is told to stop. Ceiling of what
+ * waits: one whole request message more. */
+#define BOX_FORWARD_HIGH_WATER_BYTES (256 * 1024)
+#define BOX_FORWARD_MAX_BYTES        (BOX_MAX_MESSAGE_BYTES + BOX_FORWARD_HIGH_WATER_BYTES)
+/* One message of PortForward: from the caller, to the caller. */
+#define BOX_FORWARD_REQUEST_BYTES (1024 * 1024)
+#define BOX_FORWARD_CHUNK_BYTES   (64 * 1024)
+
 /* --- files ------------------------------------------------------------------------------------ */
 
 /* File calls of one session at once: a process each. More wait, so many, for so long. */

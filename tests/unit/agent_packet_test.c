@@ -227,6 +227,38 @@ static void a_file_workers_end_is_made_safe(void **state)
     }
 }
 
+static void a_port_is_asked_for_and_its_socket_comes(void **state)
+{
+    (void)state;
+    box_agent_packet p;
+    box_error err;
+    box_agent_connect connect = {.port = 65535};
+    raw r = packet_of(BOX_AGENT_CONNECT, 5, &connect, sizeof connect, NULL, 0);
+    assert_int_equal(parse(&r, 0, BOX_AGENT_FROM_BOXD, &p, &err), 0);
+    assert_int_equal(p.body.connect.port, 65535);
+    assert_refused(&r, 1, BOX_AGENT_FROM_BOXD);
+    r = packet_of(BOX_AGENT_CONNECT, 0, &connect, sizeof connect, NULL, 0);
+    assert_refused(&r, 0, BOX_AGENT_FROM_BOXD);
+    const box_agent_connect bad[] = {{.port = 0}, {.port = 65536}, {.port = 1, .reserved = 1}};
+    for (size_t i = 0; i < BOX_COUNT(bad); i++) {
+        r = packet_of(BOX_AGENT_CONNECT, 5, &bad[i], sizeof bad[i], NULL, 0);
+        assert_refused(&r, 0, BOX_AGENT_FROM_BOXD);
+    }
+    box_agent_connected answer = {0};
+    r = packet_of(BOX_AGENT_CONNECTED, 5, &answer, sizeof answer, NULL, 0);
+    assert_int_equal(parse(&r, 1, BOX_AGENT_FROM_AGENT, &p, &err), 0);
+    assert_refused(&r, 0, BOX_AGENT_FROM_AGENT);
+    assert_refused(&r, 2, BOX_AGENT_FROM_AGENT);
+    r = packet_of(BOX_AGENT_CONNECTED, 0, &answer, sizeof answer, NULL, 0);
+    assert_refused(&r, 1, BOX_AGENT_FROM_AGENT);
+    answer.error.reason = BOX_RUNTIME_UNAVAILABLE;
+    memset(&answer.error.msg, 'x', sizeof answer.error.msg);
+    r = packet_of(BOX_AGENT_CONNECTED, 5, &answer, sizeof answer, NULL, 0);
+    assert_int_equal(parse(&r, 0, BOX_AGENT_FROM_AGENT, &p, &err), 0);
+    assert_true(strlen(p.body.connected.error.msg) < sizeof answer.error.msg);
+    assert_refused(&r, 1, BOX_AGENT_FROM_AGENT);
+}
+
 static void signals_that_make_no_sense_are_refused(void **state)
 {
     (void)state;
@@ -547,6 +579,7 @@ int main(void)
         cmocka_unit_test(only_the_right_side_may_send_a_type),
         cmocka_unit_test(a_file_worker_needs_its_socket_and_an_id),
         cmocka_unit_test(a_file_workers_end_is_made_safe),
+        cmocka_unit_test(a_port_is_asked_for_and_its_socket_comes),
         cmocka_unit_test(signals_that_make_no_sense_are_refused),
         cmocka_unit_test(an_exit_that_contradicts_itself_is_refused),
         cmocka_unit_test(the_error_in_started_is_made_safe),
