@@ -4,6 +4,7 @@
 #include "base/limits.h"
 #include "box/v1/session.box.h"
 #include "service/page.h"
+#include "service/port_forward.h"
 #include "service/process_convert.h"
 #include "service/session_convert.h"
 #include "service/session_resolve.h"
@@ -373,6 +374,9 @@ static const box_v1_session_service_handlers handlers = {
     .delete_session = delete_session,
     .watch_sessions = box_watch_sessions,
     .resolve_session_id = box_resolve_session_id,
+    .port_forward = box_port_forward,
+    .port_forward_message = box_port_forward_message,
+    .port_forward_half_close = box_port_forward_half_close,
 };
 
 box_service box_session_service(box_sessions *sessions)

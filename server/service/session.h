@@ -4,5 +4,5 @@
 #include "session/session.h"
 #include "wire/service.h"
 
-/* AddMount, RemoveMount, ResolveSessionId and PortForward answer UNIMPLEMENTED. */
+/* AddMount and RemoveMount answer UNIMPLEMENTED. */
 box_service box_session_service(box_sessions *sessions);

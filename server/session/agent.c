@@ -379,6 +379,11 @@ static int on_packet(box_agent *a, const box_agent_packet *p, int *fds, size_t n
             return box_fail(err, BOX_PROTOCOL, "agent channel: a process nobody asked for");
         a->events.grew(a->arg, p->header.id, &p->body.ends);
         return 0;
+    case BOX_AGENT_CONNECTED:
+        if (a->events.connected == NULL)
+            return box_fail(err, BOX_PROTOCOL, "agent channel: a port nobody asked for");
+        a->events.connected(a->arg, p->header.id, &p->body.connected, n_fds > 0 ? &fds[0] : &none);
+        return 0;
     default:
         return 0; /* PONG: we never ask */
     }

@@ -22,6 +22,8 @@ typedef struct box_agent_events {
     /* stdin: -1, or the write end of its stdin, taken where set to -1. */
     void (*managed)(void *arg, uint64_t id, const box_agent_managed *m, int *stdin_fd);
     void (*grew)(void *arg, uint64_t id, const box_agent_ends *ends);
+    /* NULL: of one that asks for no port. fd: -1, or the connection, taken where set to -1. */
+    void (*connected)(void *arg, uint64_t id, const box_agent_connected *c, int *fd);
     /* protocol: it lied, so what it says about others is worth nothing either. */
     void (*lost)(void *arg, const box_error *why, bool protocol);
 } box_agent_events;
@@ -58,7 +60,7 @@ void box_agent_start_files(box_agent *a, uint64_t id, uint32_t flags, int *socke
 void box_agent_stop_files(box_agent *a, uint64_t id);
 /* Queues a MANAGE; fds as box_agent_manage_fds says, taken. MANAGED follows. */
 void box_agent_manage_process(box_agent *a, uint64_t id, const box_agent_manage *m, int fds[2]);
-/* STOP, FORGET, CLOSE_STDIN, WATCH, RESIZE; body as the type has it. */
+/* STOP, FORGET, CLOSE_STDIN, WATCH, RESIZE, CONNECT; body as the type has it. */
 void box_agent_order(box_agent *a, box_agent_type type, uint64_t id, const void *body, size_t size);
 /* The verdict was read: the agent may forget the command. It hears of it at the end of the loop's
  * turn: who waits for an answer is told first. */

@@ -95,6 +95,7 @@ static void let_go(void *session)
     box_slots_fail_waiting(s, &why);
     box_slots_lose(s, &why);
     box_files_close(s, &why);
+    box_forwards_close(s, &why);
     box_slots_drop_held(s);
     bool stopped = box_session_state_now(s, NULL) != BOX_SESSION_ERROR;
     box_processes_lose(s, stopped, stopped ? "its session ended" : why.msg);

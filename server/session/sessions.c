@@ -221,6 +221,7 @@ static void strip(box_session *s)
     box_error why = {0};
     (void)box_fail(&why, BOX_SHUTTING_DOWN, "the server is shutting down"); /* always -1 */
     box_files_close(s, &why); /* those of a persistent session may be waiting for calls */
+    box_forwards_close(s, &why);
     box_processes_drop(s);
     box_timer_free(s->forget_timer);
     s->forget_timer = NULL;

@@ -334,6 +334,11 @@ static void on_grew(void *arg, uint64_t id, const box_agent_ends *ends)
     box_process_grew(arg, id);
 }
 
+static void on_connected(void *arg, uint64_t id, const box_agent_connected *c, int *fd)
+{
+    box_forward_connected(arg, id, c, fd);
+}
+
 const box_agent_events box_slots_agent_events = {.ready = on_ready,
                                                  .started = on_started,
                                                  .exited = on_exited,
@@ -341,6 +346,7 @@ const box_agent_events box_slots_agent_events = {.ready = on_ready,
                                                  .introduced = on_introduced,
                                                  .managed = on_managed,
                                                  .grew = on_grew,
+                                                 .connected = on_connected,
                                                  .lost = on_lost};
 
 /* --- ending what waits and what runs ---------------------------------------------------------- */

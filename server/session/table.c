@@ -36,6 +36,8 @@ box_session *box_session_new(box_sessions *all, box_loop *home, const box_uid *u
     box_list_init(&s->file_wait);
     box_list_init(&s->file_workers);
     s->next_worker_id = 1;
+    box_list_init(&s->forwards);
+    s->next_forward_id = 1;
     box_list_init(&s->processes);
     box_list_init(&s->awaited);
     return s;
@@ -150,7 +152,7 @@ static box_tenancy *tenant_get(box_sessions *all, const char *name)
 
 void box_tenancy_drop_if_unused(box_sessions *all, box_tenancy *t)
 {
-    if (t->live > 0 || !box_list_empty(&t->sessions))
+    if (t->live > 0 || t->forwards > 0 || !box_list_empty(&t->sessions))
         return;
     box_list_remove(&t->of_size);
     (void)box_map_remove(all->tenants, t->name); /* it is t */

@@ -28,9 +28,10 @@ typedef struct box_tenancy {
     box_list sessions; /* box_session.of_tenant: all in the table, oldest first */
     box_list ended;    /* box_session.of_ended: STOPPED and ERROR, oldest first */
     size_t n_ended;
-    box_list idle;    /* box_session.of_idle: may be evicted, least recently used first */
-    uint32_t leaving; /* of live: evicted, each with a successor that is counted too */
-    box_list of_size; /* in all->by_size while it has idle ones */
+    box_list idle;     /* box_session.of_idle: may be evicted, least recently used first */
+    uint32_t leaving;  /* of live: evicted, each with a successor that is counted too */
+    box_list of_size;  /* in all->by_size while it has idle ones */
+    uint32_t forwards; /* connections to ports; it stays while there are any */
 } box_tenancy;
 
 /* Tenants by the logarithm of how many sessions they have. */
@@ -185,6 +186,9 @@ struct box_session {
     box_list file_workers; /* box_file_worker.of_home: whose end was not told yet */
     uint64_t next_worker_id;
     box_timer *file_timer; /* idle workers go */
+    box_list forwards;     /* box_forward.link: connections to ports, those being made too */
+    uint32_t n_forwards;
+    uint64_t next_forward_id;
 };
 
 /* In state CREATED and no table; the id is copied unless it is NULL. */
@@ -342,6 +346,14 @@ void box_sandbox_exec_gone(box_session *s);
 void box_files_ended(void *session, uint64_t id, const box_agent_files_ended *e);
 /* The agent is about to go. */
 void box_files_close(box_session *s, const box_error *why);
+
+/* --- home loop: forward_home.c -----------------------------------------------------------------
+ */
+
+/* The agent's answer; *fd is taken where set to -1. */
+void box_forward_connected(box_session *s, uint64_t id, const box_agent_connected *c, int *fd);
+/* The agent is about to go. */
+void box_forwards_close(box_session *s, const box_error *why);
 
 /* --- backend choice: backends.c --------------------------------------------------------------- */
 

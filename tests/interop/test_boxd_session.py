@@ -571,8 +571,7 @@ class NotBuilt(Case):
     def test_methods_say_so(self):
         p = self.p
         for call in (lambda: self.client.sessions.AddMount(p.AddMountRequest()),
-                     lambda: self.client.sessions.RemoveMount(p.RemoveMountRequest()),
-                     lambda: self.client.sessions.PortForward(iter([p.PortForwardRequest()]))):
+                     lambda: self.client.sessions.RemoveMount(p.RemoveMountRequest())):
             self.fails(StatusCode.UNIMPLEMENTED, "UNIMPLEMENTED", call)
 
 
