@@ -3,7 +3,7 @@
 #include <stdint.h>
 
 #include "base/alloc.h"
-#include "base/id.h"
+#include "base/siphash.h"
 
 /* Open hashing: an array of chains, doubled when there are more entries than chains. */
 typedef struct entry {
@@ -18,7 +18,7 @@ struct box_map {
     entry **chains;
     size_t n_chains; /* a power of two */
     size_t count;
-    uint64_t seed[2];
+    box_hash_seed seed;
 };
 
 enum { FIRST_CHAINS = 16 };
@@ -28,7 +28,7 @@ box_map *box_map_new(void)
     box_map *m = box_alloc(sizeof *m);
     m->n_chains = FIRST_CHAINS;
     m->chains = box_alloc_array(m->n_chains, sizeof(entry *));
-    box_random(m->seed, sizeof m->seed);
+    m->seed = box_hash_seed_new();
     return m;
 }
 
@@ -47,51 +47,9 @@ void box_map_free(box_map *m)
     free(m);
 }
 
-static uint64_t rotate(uint64_t x, int bits)
-{
-    return x << bits | x >> (64 - bits);
-}
-
-static void sip_round(uint64_t v[4])
-{
-    v[0] += v[1];
-    v[1] = rotate(v[1], 13) ^ v[0];
-    v[0] = rotate(v[0], 32);
-    v[2] += v[3];
-    v[3] = rotate(v[3], 16) ^ v[2];
-    v[0] += v[3];
-    v[3] = rotate(v[3], 21) ^ v[0];
-    v[2] += v[1];
-    v[1] = rotate(v[1], 17) ^ v[2];
-    v[2] = rotate(v[2], 32);
-}
-
-/* SipHash-1-3 (Aumasson and Bernstein, "SipHash: a fast short-input PRF"): keyed, so that a peer
- * who does not know the seed cannot make chains long. */
 static uint64_t hash_bytes(const box_map *m, const void *key, size_t len)
 {
-    const uint8_t *p = key;
-    uint64_t v[4] = {
-        m->seed[0] ^ UINT64_C(0x736f6d6570736575), m->seed[1] ^ UINT64_C(0x646f72616e646f6d),
-        m->seed[0] ^ UINT64_C(0x6c7967656e657261), m->seed[1] ^ UINT64_C(0x7465646279746573)};
-    uint64_t last = (uint64_t)len << 56;
-    size_t left = len;
-    for (; left >= 8; left -= 8, p += 8) {
-        uint64_t word;
-        memcpy(&word, p, 8);
-        v[3] ^= word;
-        sip_round(v);
-        v[0] ^= word;
-    }
-    for (size_t i = 0; i < left; i++)
-        last |= (uint64_t)p[i] << (8 * i);
-    v[3] ^= last;
-    sip_round(v);
-    v[0] ^= last;
-    v[2] ^= 0xff;
-    for (int i = 0; i < 3; i++)
-        sip_round(v);
-    return v[0] ^ v[1] ^ v[2] ^ v[3];
+    return box_siphash(&m->seed, key, len);
 }
 
 /* Where the entry hangs, or where a new one would. */

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "base/id.h"
+#include "base/siphash.h"
 
 enum { WAYS = 8 };
 
@@ -17,7 +17,7 @@ typedef struct slot {
 struct box_peer_table {
     size_t n_keys;
     size_t value_bytes;
-    uint64_t seed; /* so that nobody can choose keys that push another out */
+    box_hash_seed seed; /* so that nobody can choose keys that push another out */
     slot *slots;
     unsigned char *values;
 };
@@ -30,7 +30,7 @@ box_peer_table *box_peer_table_new(size_t n_keys, size_t value_bytes)
     r->value_bytes = (value_bytes + sizeof(uint64_t) - 1) / sizeof(uint64_t) * sizeof(uint64_t);
     r->slots = box_alloc(n_keys * sizeof r->slots[0]);
     r->values = box_alloc(n_keys * r->value_bytes);
-    box_random(&r->seed, sizeof r->seed);
+    r->seed = box_hash_seed_new();
     return r;
 }
 
@@ -52,11 +52,8 @@ static void pad(uint8_t out[BOX_PEER_KEY_BYTES], const void *key, size_t len)
 
 static slot *bucket_of(const box_peer_table *r, const uint8_t key[BOX_PEER_KEY_BYTES])
 {
-    uint64_t words[2];
-    memcpy(words, key, sizeof words);
-    uint64_t h = (words[0] ^ r->seed) * UINT64_C(0x9e3779b97f4a7c15);
-    h = (h ^ h >> 29 ^ words[1]) * UINT64_C(0xbf58476d1ce4e5b9);
-    return &r->slots[(size_t)((h ^ h >> 32) % (r->n_keys / WAYS)) * WAYS];
+    uint64_t hash = box_siphash(&r->seed, key, BOX_PEER_KEY_BYTES);
+    return &r->slots[(size_t)(hash % (r->n_keys / WAYS)) * WAYS];
 }
 
 static slot *find(slot *bucket, const uint8_t key[BOX_PEER_KEY_BYTES])
