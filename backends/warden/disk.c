@@ -18,23 +18,41 @@ void box_warden_disk_open(box_warden *w)
 
 /* --- room ------------------------------------------------------------------------------------- */
 
-/* What sandboxes may still write: all that they may grow to, less what they have used. Without the
- * descriptor of its image, one may have used nothing. */
-static int64_t promised(const box_warden *w, bool less_used)
+/* Without the descriptor of its image, one may have used nothing. */
+static void look_at_use(warden_sandbox *s)
+{
+    const box_sandbox_record *r = &s->record;
+    struct statfs fs;
+    s->image_used = 0;
+    if (s->image < 0 || r->workspace_free_bytes == 0 || fstatfs(s->image, &fs) < 0)
+        return;
+    int64_t used = r->workspace_free_bytes - (int64_t)fs.f_bavail * fs.f_bsize;
+    s->image_used = used > 0 ? used : 0;
+}
+
+/* A full disk is asked for room often, by many, and each look is a system call for each sandbox.
+ * What they wrote since the last one is promised to them twice meanwhile, never to others. */
+static bool is_use_old(box_warden *w)
+{
+    box_time now = box_now();
+    if (now < w->used_at + BOX_DISK_LOOK_MS * BOX_MS)
+        return false;
+    w->used_at = now;
+    return true;
+}
+
+/* What sandboxes may still write: all that they may grow to, less what they have used. */
+static int64_t promised(box_warden *w, bool less_used)
 {
     int64_t sum = 0;
     size_t at = 0;
     void *value;
+    bool look = less_used && is_use_old(w);
     while (box_map_next(w->sandboxes, &at, &value)) {
-        const warden_sandbox *s = value;
-        const box_sandbox_record *r = &s->record;
-        struct statfs fs;
-        sum += r->disk_bytes;
-        if (!less_used || s->image < 0 || r->workspace_free_bytes == 0 ||
-            fstatfs(s->image, &fs) < 0)
-            continue;
-        int64_t used = r->workspace_free_bytes - (int64_t)fs.f_bavail * fs.f_bsize;
-        sum -= used > 0 ? used : 0;
+        warden_sandbox *s = value;
+        if (look)
+            look_at_use(s);
+        sum += s->record.disk_bytes - (less_used ? s->image_used : 0);
     }
     return sum;
 }

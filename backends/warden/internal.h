@@ -128,6 +128,7 @@ typedef struct warden_sandbox {
     /* What holds its image besides itself, or -1: so its end does not wait for an unmount, which
      * is left to the helper that destroys it. */
     int image;
+    int64_t image_used; /* bytes, when they were looked at last (disk.c) */
     sandbox_state state;
     bool busy;            /* a helper works on it */
     bool owns_uids;       /* its range is marked as taken */
@@ -166,6 +167,7 @@ struct box_warden {
     box_image_pool *images; /* NULL = no workspaces on disk */
     bool filling;           /* a FILL is queued or runs */
     box_time fill_at;       /* none begins before */
+    box_time used_at;       /* when image_used of the sandboxes was looked at */
     box_map *sandboxes;     /* by uid bytes */
     int64_t memory_bytes;   /* that all sandboxes together may use */
     box_list queue;         /* warden_job */

@@ -541,6 +541,8 @@
 #define BOX_DISK_FILL_MS 50
 /* Advice to who finds no room. */
 #define BOX_DISK_FULL_RETRY_MS 5000
+/* How old what is known of the use of workspaces may be, when the disk is nearly full. */
+#define BOX_DISK_LOOK_MS 1000
 /* mke2fs for one size; the usual is 3 ms, 16 TiB take 1 s. */
 #define BOX_DISK_MKFS_SECONDS 20
 
