@@ -109,7 +109,8 @@ void box_h2_stream_gone(box_h2_stream *s, uint32_t code)
     }
     if (s->remote_end)
         return; /* its status is here and waits for held messages to be taken */
-    s->is_refused = code == NGHTTP2_REFUSED_STREAM || !s->head_sent;
+    /* One that began to answer has looked at it, whatever it says then. */
+    s->is_refused = (code == NGHTTP2_REFUSED_STREAM && !s->head_seen) || !s->head_sent;
     box_h2_status_from_reset(s->is_refused ? NGHTTP2_REFUSED_STREAM : code, &why);
     if (s->is_refused && s->h->why.reason != BOX_NONE)
         why = s->h->why;

@@ -3,6 +3,7 @@
 #include <assert.h>
 
 #include "base/alloc.h"
+#include "wire/compress.h"
 
 enum {
     FRAME_HEAD = 9,
@@ -10,6 +11,8 @@ enum {
     MAX_REPEAT = 1200, /* more than nghttp2 lets wait (1000), so that floods are seen */
     MAX_OUT = 1024 * 1024,
     MAX_FRAME = 16384,
+    MAX_MESSAGE = 2048,
+    MAX_TIMES = 100, /* beyond the targets' largest message */
 };
 
 static const char preface[] = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -133,15 +136,37 @@ static void step_headers(h2_script *s, box_bytes *in)
         put_frame(s, NGHTTP2_CONTINUATION, end, id, block + first, (size_t)len - first);
 }
 
+/* The payload as gzip or deflate make it, once or (4) many times over. */
+static box_bytes squeeze(uint8_t how, box_bytes payload, box_buf *plain, box_buf *squeezed)
+{
+    box_error err;
+    for (int i = 0; i < ((how & 4) != 0 ? MAX_TIMES : 1); i++) {
+        if (box_buf_add(plain, payload.data, payload.len, &err) < 0)
+            return payload;
+    }
+    box_encoding e = (how & 2) != 0 ? BOX_DEFLATE : BOX_GZIP;
+    if (box_compress(e, box_buf_data(plain), box_buf_len(plain), squeezed, &err) < 0)
+        return payload;
+    return (box_bytes){box_buf_data(squeezed), box_buf_len(squeezed)};
+}
+
 /* A gRPC message in DATA. Flags: 1 END_STREAM, 2 cut into two frames, 4 it says to be longer than
- * it is, 8 it has the compressed flag, 16 padded. */
+ * it is, 8 it has the compressed flag, 16 padded, from 32 on it is compressed indeed (squeeze). */
 static void step_message(h2_script *s, box_bytes *in)
 {
     enum { PREFIX = 5, PAD = 3 };
     uint32_t id = read_id(in);
     uint8_t flags = fuzz_u8(in);
     box_bytes payload = read_payload(in);
-    uint8_t data[1 + PREFIX + 255 + PAD] = {PAD};
+    BOX_AUTO(box_buf_done)
+    box_buf plain = {0};
+    BOX_AUTO(box_buf_done)
+    box_buf squeezed = {0};
+    if ((flags & 32) != 0)
+        payload = squeeze(flags >> 5, payload, &plain, &squeezed);
+    uint8_t data[1 + PREFIX + MAX_MESSAGE + PAD] = {PAD};
+    if (payload.len > MAX_MESSAGE)
+        return;
     size_t says = payload.len + ((flags & 4) != 0 ? 1 : 0);
     uint8_t *message = data + 1;
     message[0] = (flags & 8) != 0;

@@ -1,9 +1,9 @@
 /* The server's core, from a connection's bytes to handlers: wire/h2 and rpc/call_h2 with a service
  * behind that does what the input says. No sockets, clock or threads; timers fire when told.
  *
- * First byte: 1 the rest is the peer's bytes as they are, 2 (with 1) after a preface; bits 4 to 6:
- * how the bytes are cut. Else steps follow: below PEER_STEPS the peer's (h2_script.h), above what
- * this side does. */
+ * First byte: 1 the rest is the peer's bytes as they are, 2 (with 1) after a preface; 4: few calls
+ * and PINGs are let in, 8: little memory; bits 4 to 6: how the bytes are cut. Else steps follow:
+ * below PEER_STEPS the peer's (h2_script.h), above what this side does. */
 #include <assert.h>
 
 #include "base/alloc.h"
@@ -17,6 +17,8 @@
 enum {
     RAW_BYTES = 1,
     WITH_PREFACE = 2,
+    FEW = 4,
+    LITTLE_MEMORY = 8,
     PEER_STEPS = 0xb0,
     MAX_KEPT = 64,
     MAX_MESSAGE = 1024,
@@ -34,6 +36,7 @@ struct box_timer {
 
 struct box_loop {
     box_list timers;
+    box_time now;
 };
 
 /* What a handler does next. */
@@ -69,6 +72,7 @@ typedef struct kept {
 struct server {
     box_loop loop;
     box_rpc rpc;
+    box_budget budget;
     box_rpc_connection *connection;
     h2_script script;
     kept kept[MAX_KEPT];
@@ -101,6 +105,11 @@ void box_timer_free(box_timer *t)
         return;
     box_list_remove(&t->link);
     free(t);
+}
+
+box_time box_loop_now(const box_loop *l)
+{
+    return l->now;
 }
 
 static void fire_first(box_loop *l)
@@ -344,12 +353,17 @@ static int admit(void *arg, const box_peer *peer, const char *path, const box_me
                  const void **identity, box_error *err)
 {
     server *f = arg;
-    assert(peer->is_unix && path[0] == '/');
+    assert(!peer->is_unix && path[0] == '/');
     if (f->refuse || box_metadata_get(metadata, "x-refuse") != NULL)
         return box_fail(err, BOX_UNAUTHENTICATED, "no");
     f->identities++;
     *identity = f;
     return 0;
+}
+
+static const char *tenant_of(const void *identity)
+{
+    return identity != NULL ? "t" : NULL;
 }
 
 static void release_identity(void *arg, const void *identity)
@@ -364,6 +378,13 @@ static int check_identity(void *arg, const void *identity, box_error *err)
     const server *f = arg;
     assert(identity == f);
     return f->refuse ? box_fail(err, BOX_UNAUTHENTICATED, "revoked") : 0;
+}
+
+static int make_page(void *arg, const void *identity, box_buf *out, box_error *err)
+{
+    server *f = arg;
+    assert(identity == f);
+    return box_buf_printf(out, err, "%d\n", f->identities);
 }
 
 /* --- the peer ------------------------------------------------------------------------------------
@@ -387,12 +408,15 @@ static const h2_field collect[] = {
 static const h2_field chat[] = {USUAL, {":path", "/t.S/Chat"}, {":authority", "t"}, GRPC, {0}};
 static const h2_field no_method[] = {USUAL, {":path", "/t.S/None"}, GRPC, {0}};
 static const h2_field get[] = {{":method", "GET"}, {":scheme", "http"}, {":path", "/"}, {0}};
+static const h2_field get_page[] = {
+    {":method", "GET"}, {":scheme", "http"}, {":path", "/page"}, {0}};
 static const h2_field head_request[] = {
     {":method", "HEAD"}, {":scheme", "http"}, {":path", "/"}, {0}};
 static const h2_field no_type[] = {USUAL, {":path", "/t.S/Unary"}, {0}};
 static const h2_field no_path[] = {USUAL, GRPC, {0}};
-static const h2_field *const heads[] = {unary,     stream, collect,      chat,    unary,  chat,
-                                        no_method, get,    head_request, no_type, no_path};
+static const h2_field *const heads[] = {unary,        stream,  collect,   chat,
+                                        unary,        chat,    no_method, get,
+                                        head_request, no_type, no_path,   get_page};
 
 static const h2_field fields[] = {
     {"grpc-timeout", "1S"},
@@ -421,6 +445,9 @@ static const h2_field fields[] = {
     {"priority", "u=0, i"},
     {"x-space", "  a b  "},
     {"grpc-status-details-bin", "AA"},
+    {"grpc-encoding", "deflate"},
+    {"grpc-accept-encoding", "deflate, x"},
+    {":path", "/page"},
 };
 static const h2_words words = {heads, BOX_COUNT(heads), fields, BOX_COUNT(fields)};
 
@@ -437,8 +464,32 @@ static box_h2 *core(const server *f)
     return box_rpc_connection_h2(f->connection);
 }
 
+/* Time goes on, by up to some hours; net/ looks after the connection. False: it is to be closed. */
+static bool pass_time(server *f, uint8_t how)
+{
+    f->loop.now = box_time_add(f->loop.now, (UINT64_C(1) << (how % 14)) * BOX_SECOND);
+    box_h2_set_time(core(f), f->loop.now);
+    bool lives = box_rpc_connection_sweep(f->connection, f->loop.now);
+    if ((how & 0x10) != 0)
+        box_h2_ping(core(f));
+    assert(lives || box_h2_header_since(core(f)) != 0);
+    return lives;
+}
+
+/* What net/ asks after each step. */
+static void look(const server *f)
+{
+    const box_rpc_connection *c = f->connection;
+    bool has_calls = box_rpc_connection_has_calls(c);
+    assert(has_calls == (box_rpc_connection_idle_since(c) == BOX_TIME_NEVER));
+    assert(!has_calls || box_h2_stream_count(core(f)) > 0);
+    assert(!box_rpc_connection_is_quick(c) || f->rpc.calls_open == 0);
+    assert(box_rpc_connection_is_known(c) || f->identities == 0);
+    (void)box_h2_is_costly(core(f));
+}
+
 /* What main.c and net/ do, and handlers at some other time. */
-static void local_step(server *f, uint8_t kind, box_bytes *in)
+static bool local_step(server *f, uint8_t kind, box_bytes *in)
 {
     box_error err = {0};
     kept *k = &f->kept[fuzz_u8(in) % MAX_KEPT];
@@ -468,11 +519,14 @@ static void local_step(server *f, uint8_t kind, box_bytes *in)
         f->refuse = (what & 1) != 0;
         box_rpc_connection_recheck(f->connection);
         break;
+    case 8:
+        return pass_time(f, what);
     default:
         if (k->call != NULL && perform(f, k->call, (action)(what % N_ACTIONS), &err) == -1)
             box_call_finish(k->call, &err);
         break;
     }
+    return true;
 }
 
 static void run_steps(server *f, box_bytes *in)
@@ -484,8 +538,9 @@ static void run_steps(server *f, box_bytes *in)
             h2_script_step(&f->script, kind, in);
             whole = h2_script_feed(&f->script, core(f));
         } else {
-            local_step(f, kind, in);
+            whole = local_step(f, kind, in);
         }
+        look(f);
     }
 }
 
@@ -499,14 +554,27 @@ static void run_bytes(server *f, box_bytes in, bool with_preface)
 
 static void set_up(server *f, const box_service *service, uint8_t first)
 {
-    static const box_peer peer = {.is_unix = true, .address = "unix"};
+    static const box_peer peer = {.address = "127.0.0.1:1"};
     static const size_t chunks[] = {0, 1, 7, 16, 100, 9, 33, 0};
+    const bool few = (first & FEW) != 0;
     box_list_init(&f->loop.timers);
-    f->rpc = (box_rpc){
-        .services = service,
-        .n_services = 1,
-        .admit = {.arg = f, .admit = admit, .release = release_identity, .check = check_identity},
-        .max_message_bytes = MAX_MESSAGE};
+    f->loop.now = BOX_SECOND;
+    f->budget.max_bytes = (first & LITTLE_MEMORY) != 0 ? BOX_CONNECTION_FREE_BYTES : 1 << 30;
+    f->rpc =
+        (box_rpc){.services = service,
+                  .n_services = 1,
+                  .admit = {.arg = f,
+                            .admit = admit,
+                            .release = release_identity,
+                            .check = check_identity,
+                            .tenant = tenant_of},
+                  .max_message_bytes = MAX_MESSAGE,
+                  .max_calls = few ? 3 : 0,
+                  .ping_min_interval_ns = few ? 10 * BOX_SECOND : 0,
+                  .tenants = box_tally_new(1),
+                  .budget = &f->budget,
+                  .page = {.path = "/page", .method = "/t.S/Unary", .make = make_page, .arg = f},
+                  .counts = box_call_counts_new(service, 1)};
     f->connection = box_rpc_connection_new(&f->rpc, &f->loop, &peer, note_output, f);
     f->plan = DO_ANSWER;
     h2_script_init(&f->script, &words, true, chunks[first >> 4 & 7]);
@@ -524,6 +592,9 @@ static void tear_down(server *f)
     }
     assert(box_list_empty(&f->loop.timers));
     assert(f->rpc.calls_open == 0 && f->identities == 0);
+    assert(atomic_load(&f->budget.used) == 0);
+    box_call_counts_free(f->rpc.counts);
+    box_tally_free(f->rpc.tenants);
     h2_script_done(&f->script);
 }
 

@@ -193,6 +193,8 @@ static void a_reset_before_the_status_is_mapped(void **state)
             exchange(&f);
             assert_int_equal(f.call->n_closed, 1);
             assert_int_equal(box_error_code(&f.call->why), codes[code]);
+            bool may_repeat = code == NGHTTP2_REFUSED_STREAM && with_headers == 0;
+            assert_int_equal(f.call->was_refused, may_repeat);
         }
     }
 }
