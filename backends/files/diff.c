@@ -1,6 +1,7 @@
 #include "files/diff.h"
 
 #include "base/alloc.h"
+#include "base/utf8.h"
 
 enum {
     CONTEXT = 3,
@@ -220,10 +221,7 @@ static void add_head(writer *w, const char *name)
     char clean[256];
     char head[600];
     (void)snprintf(clean, sizeof clean, "%s", name);
-    for (char *p = clean; *p != '\0'; p++) {
-        if ((unsigned char)*p < 0x20 || *p == 0x7f)
-            *p = '?';
-    }
+    box_utf8_hide_controls(clean, "");
     int n = snprintf(head, sizeof head, "--- a%s\n+++ b%s\n", clean, clean);
     add(w, head, (size_t)n);
 }

@@ -98,7 +98,7 @@ static bool normalised(const char *path)
 static bool printable(const char *path)
 {
     for (const char *at = path; *at != '\0'; at++) {
-        if ((unsigned char)*at < 0x20 || *at == 0x7f)
+        if (box_utf8_control(at) > 0)
             return false;
     }
     return box_utf8_valid(path, strlen(path));

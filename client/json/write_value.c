@@ -81,12 +81,15 @@ int box_json_put_string(json_writer *w, const json_path *at, const char *text)
     for (const char *plain = text;; text++) {
         unsigned char c = (unsigned char)*text;
         const char *escape = short_escape(*text);
-        if (c >= 0x20 && escape == NULL)
+        size_t control = box_utf8_control(text); /* JSON needs C0 escaped, terminals the others */
+        if (c != '\0' && control == 0 && escape == NULL)
             continue;
         if (box_buf_add(w->out, plain, (size_t)(text - plain), w->err) < 0)
             return -1;
         if (c == '\0')
             return box_json_put(w, "\"");
+        if (control == 2)
+            c = (unsigned char)*++text; /* of a C1 the second byte is its number */
         if ((escape != NULL ? box_json_put(w, escape)
                             : box_buf_printf(w->out, w->err, "\\u%04x", c)) < 0)
             return -1;

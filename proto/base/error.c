@@ -60,10 +60,7 @@ static void clean_text(char *text, size_t size)
 {
     text[size - 1] = '\0';
     box_utf8_scrub(text);
-    for (char *p = text; *p != '\0'; p++) {
-        if ((unsigned char)*p < 0x20 || *p == 0x7f)
-            *p = '?';
-    }
+    box_utf8_hide_controls(text, "");
 }
 
 /* What the text would do to a terminal is still kept out. */
@@ -71,11 +68,7 @@ void box_error_set_text(box_error *err, const char *text)
 {
     (void)snprintf(err->msg, sizeof err->msg, "%s", text);
     box_utf8_scrub(err->msg);
-    for (char *p = err->msg; *p != '\0'; p++) {
-        bool is_layout = *p == '\t' || *p == '\n' || *p == '\r';
-        if (!is_layout && ((unsigned char)*p < 0x20 || *p == 0x7f))
-            *p = '?';
-    }
+    box_utf8_hide_controls(err->msg, "\t\n\r");
 }
 
 int box_fail(box_error *err, box_reason reason, const char *fmt, ...)

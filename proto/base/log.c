@@ -49,7 +49,9 @@ static void put_quoted(line *l, const char *text)
             if (c == '"' || c == '\\') {
                 char pair[2] = {'\\', (char)c};
                 put(l, pair, 2);
-            } else if (c < 0x20 || c == 0x7f) {
+            } else if (box_utf8_control(text + i) > 0) {
+                i += box_utf8_control(text + i) - 1;
+                c = (unsigned char)text[i]; /* the second byte of a C1 is its number */
                 char escape[6] = {'\\', 'u', '0', '0', digits[c >> 4], digits[c & 15]};
                 put(l, escape, 6);
             } else {

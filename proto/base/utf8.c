@@ -42,6 +42,29 @@ bool box_utf8_valid(const char *data, size_t len)
     return box_utf8_valid_prefix(data, len) == len;
 }
 
+size_t box_utf8_control(const char *p)
+{
+    const unsigned char *at = (const unsigned char *)p;
+    if (at[0] == 0xc2 && at[1] >= 0x80 && at[1] <= 0x9f)
+        return 2;
+    return (at[0] < 0x20 && at[0] != '\0') || at[0] == 0x7f ? 1 : 0;
+}
+
+void box_utf8_hide_controls(char *text, const char *kept)
+{
+    char *to = text;
+    for (const char *from = text; *from != '\0'; to++) {
+        size_t n = strchr(kept, *from) == NULL ? box_utf8_control(from) : 0;
+        if (n > 0)
+            *to = '?';
+        else if (to != from)
+            *to = *from;
+        from += n > 0 ? n : 1;
+    }
+    if (*to != '\0')
+        *to = '\0';
+}
+
 void box_utf8_scrub(char *text)
 {
     size_t len = strlen(text);

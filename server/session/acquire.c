@@ -14,9 +14,8 @@ int box_session_id_check(const char *id, const char *field, box_error *err)
         return box_violation(err, field, "longer than %d bytes", BOX_MAX_ID_BYTES);
     if (!box_utf8_valid(id, len))
         return box_violation(err, field, "is not UTF-8");
-    for (const unsigned char *p = (const unsigned char *)id; *p != '\0'; p++) {
-        /* C0, DEL and, as UTF-8, C1 control characters */
-        if (*p < 0x20 || *p == 0x7f || (*p == 0xc2 && p[1] < 0xa0))
+    for (const char *p = id; *p != '\0'; p++) {
+        if (box_utf8_control(p) > 0)
             return box_violation(err, field, "holds a control character");
     }
     return 0;

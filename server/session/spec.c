@@ -3,6 +3,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/limits.h"
+#include "base/utf8.h"
 #include "session/checker.h"
 #include "session/profile.h"
 
@@ -154,7 +155,7 @@ const char *box_spec_path_problem(const char *path)
     if (strlen(path) > MAX_PATH)
         return "longer than 1023 bytes";
     for (const char *p = path; *p != '\0'; p++) {
-        if ((unsigned char)*p < 0x20 || *p == 0x7f)
+        if (box_utf8_control(p) > 0)
             return "holds a control character";
         if (*p == '/' && (p[1] == '/' || (p[1] == '\0' && p != path)))
             return "holds an empty component";

@@ -437,9 +437,16 @@ class Sessions(Case):
                                   self.p.SESSION_EVENT_TYPE_SYNCED])
 
     def test_control_characters_do_not_reach_the_terminal(self):
-        self.client.create(self.sid, labels={"x": "\x1b[31m"})
-        for args in (("session", "get", self.sid), ("session", "list")):
-            self.assertNotIn("\x1b", self.ok(*args))
+        self.client.create(self.sid, labels={"x": "\x1b[31m\x9b2J"})
+        for args in (("session", "get", self.sid), ("session", "list"),
+                     ("--json", "session", "get", self.sid)):
+            said = self.ok(*args)
+            self.assertNotIn("\x1b", said)
+            self.assertNotIn("\x9b", said)
+        for args in (("session", "get", "no\x9b2J"), ("--json", "session", "get", "no\x9b2J")):
+            code, out, err = self.cli(*args)
+            self.assertNotEqual(code, 0)
+            self.assertNotIn("\x9b", out.decode() + err)
 
 
 class Admin(Case):

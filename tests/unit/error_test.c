@@ -58,8 +58,10 @@ static void a_text_is_cut_valid_and_without_control_characters(void **state)
     longest[sizeof longest - 1] = '\0';
     (void)box_fail(&err, BOX_INTERNAL, "%s", longest);
     assert_int_equal(strlen(err.msg), BOX_ERROR_MSG - 1);
-    (void)box_fail(&err, BOX_INTERNAL, "a\nb\x1b[31mc\x7f\xff");
-    assert_string_equal(err.msg, "a?b?[31mc??");
+    (void)box_fail(&err, BOX_INTERNAL,
+                   "a\nb\x1b[31mc\x7f\xff\xc2\x9b"
+                   "d\xc2\xa0");
+    assert_string_equal(err.msg, "a?b?[31mc???d\xc2\xa0");
     /* A character cut in the middle does not stay in halves. */
     for (size_t i = 0; i + 2 < sizeof longest; i += 2)
         memcpy(longest + i, "\xc3\xb6", 2);
@@ -72,6 +74,9 @@ static void a_peers_text_keeps_tabs_and_line_ends(void **state)
 {
     (void)state;
     box_error err = {.reason = BOX_UNKNOWN};
+    box_error_set_text(&err, "a\xc2\x9b"
+                             "2J");
+    assert_string_equal(err.msg, "a?2J");
     box_error_set_text(&err, "\ta\r\nb\x1b[31m\xff\x7f\n");
     assert_string_equal(err.msg, "\ta\r\nb?[31m??\n");
     assert_int_equal(err.reason, BOX_UNKNOWN);

@@ -59,12 +59,14 @@ static void a_line_of_json_is_one_object(void **state)
     capture c;
     box_log_setup(BOX_DEBUG, BOX_LOG_JSON);
     capture_start(&c);
-    box_log(BOX_WARN, "x", BOX_STR("s", "q\"\\\n\x1b\x7f\xff\xc3\xb6"), BOX_INT("n", INT64_MIN));
+    box_log(BOX_WARN, "x", BOX_STR("s", "q\"\\\n\x1b\x7f\xc2\x9b\xff\xc3\xb6"),
+            BOX_INT("n", INT64_MIN));
     capture_stop(&c);
     assert_memory_equal(c.text, "{\"time\":\"", 9);
-    assert_string_equal(strstr(c.text, "\"level\""),
-                        "\"level\":\"warn\",\"event\":\"x\",\"s\":\"q\\\"\\\\\\u000a\\u001b\\u007f"
-                        "\\ufffd\xc3\xb6\",\"n\":-9223372036854775808}\n");
+    assert_string_equal(
+        strstr(c.text, "\"level\""),
+        "\"level\":\"warn\",\"event\":\"x\",\"s\":\"q\\\"\\\\\\u000a\\u001b\\u007f\\u009b"
+        "\\ufffd\xc3\xb6\",\"n\":-9223372036854775808}\n");
 }
 
 static void events_without_fields_and_null_texts_are_fine(void **state)

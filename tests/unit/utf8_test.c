@@ -84,6 +84,19 @@ static void scrubbing_replaces_only_what_is_not_valid(void **state)
     }
 }
 
+static void control_characters_are_c0_del_and_c1(void **state)
+{
+    (void)state;
+    char all[] = "a\x01\n\x1f \x7f\xc2\x80\xc2\x9f\xc2\xa0\xe2\x80\xa8\xc3\x80";
+    assert_int_equal(box_utf8_control(""), 0);
+    assert_int_equal(box_utf8_control("\x1b["), 1);
+    assert_int_equal(box_utf8_control("\xc2\x9b"), 2);
+    assert_int_equal(box_utf8_control("\xc2\xa0"), 0);
+    box_utf8_hide_controls(all, "\n");
+    box_utf8_hide_controls((char *)(uintptr_t) "constant", "");
+    assert_string_equal(all, "a?\n? ???\xc2\xa0\xe2\x80\xa8\xc3\x80");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -91,6 +104,7 @@ int main(void)
         cmocka_unit_test(overlong_forms_are_not_valid),
         cmocka_unit_test(the_valid_prefix_ends_before_a_cut_sequence),
         cmocka_unit_test(scrubbing_replaces_only_what_is_not_valid),
+        cmocka_unit_test(control_characters_are_c0_del_and_c1),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

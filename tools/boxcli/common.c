@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/config.h"
 #include "base/fd.h"
+#include "base/utf8.h"
 #include "json/json.h"
 
 /* Answers may hold what the caller asked for with --output-limit: more than a stock client's 4 MiB.
@@ -163,17 +164,8 @@ void cli_heading(const cli *c, const char *text)
         puts(text);
 }
 
-/* The C1 controls too, which are two bytes in UTF-8 (C2 80 to C2 9F): terminals obey them as they
- * do the C0 ones. */
 const char *cli_clean(char *text)
 {
-    for (unsigned char *at = (unsigned char *)text; *at != '\0'; at++) {
-        bool c1 = at[0] == 0xc2 && at[1] >= 0x80 && at[1] <= 0x9f;
-        if (*at >= 0x20 && *at != 0x7f && !c1)
-            continue;
-        if (c1)
-            *at++ = '?';
-        *at = '?';
-    }
+    box_utf8_hide_controls(text, "");
     return text;
 }

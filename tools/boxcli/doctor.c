@@ -92,7 +92,8 @@ static void report_row(report *r, const char *name, doctor_row *row)
 static void report_end(report *r)
 {
     if (r->rows != NULL) {
-        (void)json_dumpf(r->rows, stdout, JSON_INDENT(2)); /* main looks at fflush */
+        (void)json_dumpf(r->rows, stdout,
+                         JSON_INDENT(2) | JSON_ENSURE_ASCII); /* main looks at fflush */
         (void)putchar('\n');
         json_decref(r->rows);
         return;

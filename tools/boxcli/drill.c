@@ -130,7 +130,7 @@ static void report_end(report *r, const drill *d)
     }
     json_t *whole = json_pack("{s:s, s:o, s:i, s:i, s:i}", "backend", d->backend, "attacks",
                               r->rows, "held", held, "broken", broken, "skipped", skipped);
-    (void)json_dumpf(whole, stdout, JSON_INDENT(2));
+    (void)json_dumpf(whole, stdout, JSON_INDENT(2) | JSON_ENSURE_ASCII);
     (void)putchar('\n');
     json_decref(whole);
 }

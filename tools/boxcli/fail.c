@@ -108,7 +108,7 @@ static void fail_json(const box_error *err)
     if (err->retry_ms > 0)
         (void)json_object_set_new(body, "retry_ms", json_integer(err->retry_ms));
     json_t *whole = json_pack("{s:o}", "error", body);
-    (void)json_dumpf(whole, stderr, JSON_COMPACT);
+    (void)json_dumpf(whole, stderr, JSON_COMPACT | JSON_ENSURE_ASCII);
     (void)fputc('\n', stderr);
     json_decref(whole);
 }
