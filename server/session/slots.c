@@ -1,15 +1,12 @@
 /* The home side of commands: who runs in a session and who waits. */
-#include <errno.h>
-#include <fcntl.h>
 #include <signal.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/fd.h"
 #include "base/limits.h"
 #include "session/cgroup.h"
 #include "session/execution.h"
+#include "session/pipes.h"
 #include "session/process_impl.h"
 
 /* --- leaving the home side -------------------------------------------------------------------- */
@@ -115,43 +112,11 @@ void box_slots_submit(void *exec)
 
 /* --- starting --------------------------------------------------------------------------------- */
 
-static int no_pipe(box_error *err)
-{
-    if (errno != EMFILE && errno != ENFILE)
-        return box_fail_errno(err, "pipe");
-    (void)box_fail(err, BOX_QUOTA, "the server has no file descriptors left: retry later");
-    box_error_add(err, "limit", "open_files");
-    err->retry_ms = 1000;
-    return -1;
-}
-
-/* ours: nonblocking; theirs: 0666, because the inode is boxd's and /dev/stdout is opened by others
- * (sandbox-facts.md, section 6). */
-static int make_pipe(int last_fd, int *ours, int *theirs, bool ours_writes, box_error *err)
-{
-    int ends[2];
-    if (pipe2(ends, O_CLOEXEC) < 0)
-        return no_pipe(err);
-    if (ends[0] > last_fd || ends[1] > last_fd) { /* the kernel gives the lowest free numbers */
-        box_closep(&ends[0]);
-        box_closep(&ends[1]);
-        errno = EMFILE;
-        return no_pipe(err);
-    }
-    *ours = ends[ours_writes ? 1 : 0];
-    *theirs = ends[ours_writes ? 0 : 1];
-    if (fchmod(*theirs, 0666) < 0)
-        return box_fail_errno(err, "pipe mode");
-    if (fcntl(*ours, F_SETFL, O_NONBLOCK) < 0) /* a new pipe has no other flags to keep */
-        return box_fail_errno(err, "set a pipe non-blocking");
-    return 0;
-}
-
 static int start(box_exec *e, box_error *err)
 {
     box_session *s = e->session;
     for (int i = (e->start_flags & BOX_START_NO_STDIN) != 0 ? 1 : 0; i < 3; i++) {
-        if (make_pipe(s->all->last_fd, &e->result.pipes[i], &e->child_fds[i], i == 0, err) < 0)
+        if (box_pipe_make(s->all->last_fd, &e->result.pipes[i], &e->child_fds[i], i == 0, err) < 0)
             return -1;
     }
     e->agent_id = s->next_exec_id++;
