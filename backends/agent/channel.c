@@ -200,9 +200,13 @@ static bool tell_started(box_agent *a, box_command *c)
         body.pid = 0;
         (void)box_slot_error(&a->slots[c->slot], &body.error); /* always -1 */
     }
-    if (!send_packet(a, BOX_AGENT_STARTED, c->id, &body))
+    if (c->terminal[0] >= 0)
+        body.flags |= BOX_STARTED_TERMINAL;
+    if (!box_channel_send(a, BOX_AGENT_STARTED, c->id, &body, c->terminal,
+                          box_agent_started_fds(&body)))
         return false;
     c->started_due = false;
+    box_life_close_terminal(c); /* boxd's are the only ones now */
     return true;
 }
 
@@ -215,6 +219,12 @@ static bool tell_connected(box_agent *a)
         box_agent_forward_told(&a->forwards, f);
     }
     return true;
+}
+
+/* What ended at once is told in one message, where nothing comes with its start. */
+static bool is_told_with_exit(const box_command *c)
+{
+    return c->exit_due && c->started_pid > 0 && c->terminal[0] < 0;
 }
 
 void box_channel_flush(box_agent *a)
@@ -236,8 +246,7 @@ void box_channel_flush(box_agent *a)
     box_command *next;
     for (box_command *c = box_commands_after(&a->table, NULL); c != NULL; c = next) {
         next = box_commands_after(&a->table, c);
-        /* What ended at once is told in one message. */
-        if (c->started_due && !(c->exit_due && c->started_pid > 0) && !tell_started(a, c))
+        if (c->started_due && !is_told_with_exit(c) && !tell_started(a, c))
             return;
         if (c->exit_due && !send_packet(a, BOX_AGENT_EXIT, c->id, &c->exit))
             return;

@@ -88,6 +88,7 @@ void box_end_let_go(box_agent *a, box_command *c)
         return;
     }
     box_closep(&c->socket);
+    box_life_close_terminal(c);
     box_commands_remove(&a->table, c);
 }
 

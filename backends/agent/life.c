@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "agent/state.h"
+#include "agent/terminal.h"
 #include "base/fd.h"
 
 void box_life_fail(box_command *c)
@@ -12,6 +13,13 @@ void box_life_fail(box_command *c)
     c->state = BOX_COMMAND_FAILED;
     c->started_due = !c->own;
     c->tick = 0;
+    box_life_close_terminal(c);
+}
+
+void box_life_close_terminal(box_command *c)
+{
+    box_closep(&c->terminal[0]);
+    box_closep(&c->terminal[1]);
 }
 
 /* Opened once and passed on: what a command without stdin reads is at its end. */
@@ -91,6 +99,15 @@ static int refuse(box_agent *a, uint64_t id, box_reason reason, const char *limi
     return 0;
 }
 
+/* Its streams are made here; streams: three places for the command's ends. */
+static int open_terminal(box_command *c, const box_agent_start *start, int *streams, box_error *err)
+{
+    if (box_terminal_open(start->rows, start->columns, &c->terminal[0], streams, err) < 0)
+        return -1;
+    c->terminal[1] = fcntl(streams[0], F_DUPFD_CLOEXEC, 0);
+    return c->terminal[1] < 0 ? box_fail_errno(err, "duplicate a descriptor") : 0;
+}
+
 /* A new command with a slot; a->packet holds its START of that size. */
 static void begin(box_agent *a, box_command *c, const box_agent_start *start, size_t size,
                   const int *fds, size_t n_fds)
@@ -113,6 +130,24 @@ static void begin(box_agent *a, box_command *c, const box_agent_start *start, si
     }
 }
 
+/* text: a memfd, or -1. */
+static int start_on_terminal(box_agent *a, box_command *c, const box_agent_packet *p, int text)
+{
+    int fds[4] = {-1, -1, -1, text};
+    box_error err = {0};
+    if (open_terminal(c, &p->body.start, fds, &err) < 0) {
+        uint64_t id = c->id;
+        box_life_close_terminal(c);
+        box_commands_remove(&a->table, c);
+        box_channel_refuse(a, id, &err);
+    } else {
+        begin(a, c, &p->body.start, p->header.size, fds, text >= 0 ? 4 : 3);
+    }
+    for (int i = 0; i < 3; i++)
+        box_closep(&fds[i]);
+    return 0;
+}
+
 int box_life_start(box_agent *a, const box_agent_packet *p, int *fds, size_t n_fds)
 {
     uint64_t id = p->header.id;
@@ -125,6 +160,8 @@ int box_life_start(box_agent *a, const box_agent_packet *p, int *fds, size_t n_f
     if (c == NULL)
         return refuse(a, id, BOX_QUOTA, "commands", BOX_AGENT_MAX_COMMANDS);
     c->slot = slot;
+    if ((p->body.start.flags & BOX_START_TERMINAL) != 0)
+        return start_on_terminal(a, c, p, n_fds > 0 ? fds[0] : -1);
     begin(a, c, &p->body.start, p->header.size, fds, n_fds);
     return 0;
 }

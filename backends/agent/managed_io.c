@@ -3,12 +3,12 @@
 #include <fcntl.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
-#include <termios.h>
 #include <unistd.h>
 
 #include "agent/state.h"
 #include "agent/terminal.h"
 #include "base/fd.h"
+#include "base/tty.h"
 
 /* --- before a run ----------------------------------------------------------------------------- */
 
@@ -69,7 +69,7 @@ void box_managed_end_stdin(box_managed *m)
     if ((m->conf.flags & BOX_MANAGE_TERMINAL) == 0)
         box_managed_close_stdin(m);
     else if (m->in >= 0)
-        box_terminal_end_input(m->in);
+        (void)box_tty_end_input(m->in); /* a full terminal does not read it either */
 }
 
 void box_managed_resize(box_managed *m, const box_agent_resize *size)
@@ -77,7 +77,7 @@ void box_managed_resize(box_managed *m, const box_agent_resize *size)
     m->conf.rows = size->rows;
     m->conf.columns = size->columns;
     if (m->in >= 0 && (m->conf.flags & BOX_MANAGE_TERMINAL) != 0)
-        box_terminal_resize(m->in, size->rows, size->columns);
+        box_tty_resize(m->in, size->rows, size->columns);
 }
 
 /* --- output ----------------------------------------------------------------------------------- */

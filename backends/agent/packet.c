@@ -7,7 +7,8 @@
 #include "base/fd.h"
 
 enum {
-    START_FLAGS = BOX_START_KILL_LEFTOVERS | BOX_START_TEXT_IN_MEMFD | BOX_START_NO_STDIN,
+    START_FLAGS = BOX_START_KILL_LEFTOVERS | BOX_START_TEXT_IN_MEMFD | BOX_START_TERMINAL |
+                  BOX_START_NO_STDIN,
     EXIT_FLAGS = BOX_EXIT_CORE_DUMPED | BOX_EXIT_LEFTOVERS_KILLED | BOX_EXIT_CPU_FROM_CGROUP |
                  BOX_EXIT_WORKSPACE_FULL,
     LAST_SIGNAL = 64, /* Linux: SIGRTMAX of the kernel, signal(7) */
@@ -58,19 +59,30 @@ static int misfit(box_error *err, const char *what)
     return box_fail(err, BOX_PROTOCOL, "agent channel: %s", what);
 }
 
+/* Of its streams; an impossible number where the flags exclude each other. */
+static size_t stream_fds(const box_agent_start *s)
+{
+    bool no_stdin = (s->flags & BOX_START_NO_STDIN) != 0;
+    if ((s->flags & BOX_START_TERMINAL) != 0)
+        return no_stdin ? SIZE_MAX / 2 : 0;
+    return no_stdin ? START_FDS - 1 : START_FDS;
+}
+
 static int parse_start(const uint8_t *data, size_t len, size_t n_fds, box_agent_packet *p,
                        box_error *err)
 {
     const box_agent_start *s = &p->body.start;
     bool memfd = (s->flags & BOX_START_TEXT_IN_MEMFD) != 0;
-    if ((s->flags & ~(uint32_t)START_FLAGS) != 0 || s->reserved[0] != 0 || s->reserved[1] != 0)
+    static const uint32_t none[BOX_COUNT(s->reserved)];
+    bool sized = (s->flags & BOX_START_TERMINAL) != 0 || (s->rows == 0 && s->columns == 0);
+    if ((s->flags & ~(uint32_t)START_FLAGS) != 0 || !sized ||
+        memcmp(s->reserved, none, sizeof none) != 0)
         return misfit(err, "unknown flags in START");
     if (s->argc < 1 || s->argc > BOX_MAX_ARGS || s->envc > BOX_MAX_ENV)
         return misfit(err, "too many or no arguments in START");
     if (s->text_len > (uint32_t)(memfd ? BOX_AGENT_TEXT_BYTES : BOX_CHANNEL_INLINE_BYTES))
         return misfit(err, "START's text is too long");
-    bool no_stdin = (s->flags & BOX_START_NO_STDIN) != 0;
-    if (n_fds != START_FDS + (memfd ? 1u : 0u) - (no_stdin ? 1u : 0u))
+    if (n_fds != stream_fds(s) + (memfd ? 1u : 0u))
         return misfit(err, "wrong number of descriptors with START");
     size_t fixed = sizeof p->header + sizeof *s;
     if (len != fixed + (memfd ? 0 : s->text_len))
@@ -85,7 +97,8 @@ static int check_started(box_agent_started *s, box_error *err)
 {
     box_error_sanitize(&s->error);
     bool runs = s->error.reason == BOX_NONE;
-    if (s->reserved != 0 || (runs ? s->pid <= 0 : s->pid != 0))
+    if ((s->flags & ~(uint32_t)BOX_STARTED_TERMINAL) != 0 || (!runs && s->flags != 0) ||
+        (runs ? s->pid <= 0 : s->pid != 0))
         return misfit(err, "STARTED contradicts itself");
     return 0;
 }
@@ -116,6 +129,11 @@ static int check_exit(const box_agent_exit *e, box_error *err)
     return e->pid > 0 ? check_end(e, err) : misfit(err, "EXIT of no process");
 }
 
+size_t box_agent_started_fds(const box_agent_started *s)
+{
+    return (s->flags & BOX_STARTED_TERMINAL) != 0 ? 2 : 0;
+}
+
 size_t box_agent_manage_fds(const box_agent_manage *m)
 {
     return m->probe == BOX_READY_COMMAND ? 2 : 1;
@@ -134,6 +152,8 @@ size_t box_agent_managed_fds(const box_agent_managed *m)
 static size_t fds_of(const box_agent_packet *p)
 {
     switch (p->header.type) {
+    case BOX_AGENT_STARTED:
+        return box_agent_started_fds(&p->body.started);
     case BOX_AGENT_MANAGE:
         return box_agent_manage_fds(&p->body.manage);
     case BOX_AGENT_INTRODUCED:
@@ -466,7 +486,9 @@ int box_agent_start_build(const box_agent_command *command, box_buf *packet, int
                              .flags = command->flags | (outside ? BOX_START_TEXT_IN_MEMFD : 0),
                              .argc = (uint32_t)command->argc,
                              .envc = (uint32_t)command->envc,
-                             .text_len = (uint32_t)len};
+                             .text_len = (uint32_t)len,
+                             .rows = command->rows,
+                             .columns = command->columns};
     size_t size = sizeof(box_agent_header) + sizeof start + (outside ? 0 : len);
     box_agent_header header = {.type = BOX_AGENT_START, .size = (uint32_t)size, .id = command->id};
     BOX_AUTO(box_closep) int fd = -1;

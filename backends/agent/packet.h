@@ -63,7 +63,8 @@ int box_agent_send(int socket, box_agent_type type, uint64_t id, const void *bod
 /* The same with descriptors, which stay the caller's. */
 int box_agent_send_with(int socket, box_agent_type type, uint64_t id, const void *body,
                         const int *fds, size_t n_fds, box_error *err) BOX_MUST_USE;
-/* How many descriptors MANAGE, INTRODUCED and MANAGED bring. */
+/* How many descriptors STARTED, MANAGE, INTRODUCED and MANAGED bring. */
+size_t box_agent_started_fds(const box_agent_started *s);
 size_t box_agent_manage_fds(const box_agent_manage *m);
 size_t box_agent_introduced_fds(const box_agent_manage *m);
 size_t box_agent_managed_fds(const box_agent_managed *m);
@@ -72,8 +73,10 @@ size_t box_agent_managed_fds(const box_agent_managed *m);
 typedef struct box_agent_command {
     uint64_t id;
     uint64_t timeout_ns; /* what remains; 0 = none */
-    uint32_t flags;      /* BOX_START_KILL_LEFTOVERS, BOX_START_NO_STDIN */
-    size_t argc;         /* >= 1 */
+    uint32_t flags;      /* BOX_START_KILL_LEFTOVERS, and one of NO_STDIN, TERMINAL */
+    uint16_t rows;       /* of the terminal */
+    uint16_t columns;
+    size_t argc; /* >= 1 */
     const char *const *argv;
     size_t envc;
     const char *const *env; /* "K=V" */
@@ -82,7 +85,8 @@ typedef struct box_agent_command {
 
 /* Appends the whole packet to *packet (empty before; ceiling >= BOX_AGENT_PACKET_BYTES) and sets
  * *memfd to the sealed text when it is larger than BOX_CHANNEL_INLINE_BYTES, else -1. Send it with
- * box_fd_send and the descriptors [stdin, ]stdout, stderr[, *memfd]. VALIDATION (a violation of
+ * box_fd_send and the descriptors [stdin, ]stdout, stderr[, *memfd] (a terminal: [*memfd]).
+ * VALIDATION (a violation of
  * argv, env or workdir) when it could not be a command. *memfd is the caller's. */
 int box_agent_start_build(const box_agent_command *command, box_buf *packet, int *memfd,
                           box_error *err) BOX_MUST_USE;

@@ -4,7 +4,7 @@
  * create; the agent inherits it as descriptor BOX_AGENT_LISTEN_FD and accepts one boxd at a time
  * (SO_PEERCRED shows pid 0 from outside the pid namespace; anything else is refused). Both sides
  * send HELLO first and refuse another version. Output, input and signals of a command never go
- * through here: START carries the pipes' ends.
+ * through here: START carries the pipes' ends, STARTED a terminal's.
  *
  * Every message is one packet: a box_agent_header, then the struct of its type, then (START) text.
  * All fields are host byte order; sizes are exact; reserved bytes are 0. Either side drops the
@@ -13,7 +13,8 @@
  * type's comment says so.
  *
  * A command's life: START -> STARTED (once; with an error it ends there and the id is forgotten) ->
- * EXIT -> EXIT_ACK. An EXIT without a STARTED before it says both. Boxd sends the next START when
+ * EXIT -> EXIT_ACK. An EXIT without a STARTED before it says both (never where that would have
+ * brought a terminal). Boxd sends the next START when
  * STARTED came; up to BOX_AGENT_MAX_STARTING may be under way, more are refused with EXEC_QUEUE.
  * When boxd goes away commands go on. To the boxd that connects next the agent repeats, after
  * HELLO, STARTED for every command it still has (HELLO.running of them) and EXIT for those that
@@ -85,10 +86,11 @@ typedef struct box_agent_setup {
 } box_agent_setup;
 
 typedef enum box_agent_type {
-    BOX_AGENT_HELLO = 1, /* both */
-    BOX_AGENT_START =
-        2, /* boxd -> agent; descriptors [stdin, ]stdout, stderr[, memfd with the text] */
-    BOX_AGENT_STARTED = 3, /* agent -> boxd: it runs, or err says why it does not */
+    BOX_AGENT_HELLO = 1,   /* both */
+    BOX_AGENT_START = 2,   /* boxd -> agent; descriptors [stdin, ]stdout, stderr[, memfd with the
+                            * text]; with BOX_START_TERMINAL only [memfd] */
+    BOX_AGENT_STARTED = 3, /* agent -> boxd: it runs, or err says why it does not; perhaps with
+                            * descriptors */
     BOX_AGENT_SIGNAL = 4,  /* boxd -> agent */
     BOX_AGENT_EXIT =
         5, /* agent -> boxd: the main process ended and the leftovers were dealt with */
@@ -139,7 +141,8 @@ enum {
         1, /* what the command leaves behind is killed; else kept and counted */
     BOX_START_TEXT_IN_MEMFD =
         2,                  /* the text is in the last descriptor (sealed), not in the packet */
-    BOX_START_TERMINAL = 4, /* the agent to its zygote: stdin is to be its controlling terminal */
+    BOX_START_TERMINAL = 4, /* it gets a terminal of the sandbox's, which is its controlling one, in
+                             * place of pipes */
     BOX_START_NO_STDIN = 8, /* no descriptor for it: the command gets the sandbox's /dev/null */
 };
 
@@ -151,16 +154,25 @@ typedef struct box_agent_start {
     uint32_t argc;
     uint32_t envc;
     uint32_t text_len;
-    uint32_t reserved[2];
+    uint16_t rows; /* with BOX_START_TERMINAL: its size; 0: 24, 80 */
+    uint16_t columns;
+    uint32_t reserved[3]; /* the first two: between agent and zygote (zygote.h) */
 } box_agent_start;
 
+enum {
+    /* Two descriptors: its terminal, nonblocking, and the other side of it, by which boxd keeps it
+     * from counting as closed when no process has it open for a while. They come once: boxd's end
+     * is the terminal's. */
+    BOX_STARTED_TERMINAL = 1,
+};
+
 typedef struct box_agent_started {
-    int32_t pid; /* in the sandbox's pid namespace; 0 when it did not start */
-    uint32_t reserved;
+    int32_t pid;     /* in the sandbox's pid namespace; 0 when it did not start */
+    uint32_t flags;  /* BOX_STARTED_* */
     box_error error; /* reason NONE: it runs (exec succeeded). Otherwise it never ran:
                       * FILE_NOT_FOUND (kind "command" or "workdir", id), PERMISSION, VALIDATION
                       * (not a program; too many arguments), QUOTA (limit "pids", "memory",
-                      * "commands" or "descriptors"), EXEC_QUEUE, INTERNAL. */
+                      * "commands", "descriptors" or "terminals"), EXEC_QUEUE, INTERNAL. */
 } box_agent_started;
 
 typedef enum box_agent_scope {

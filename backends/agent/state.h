@@ -93,6 +93,7 @@ void box_life_zygote_gone(box_agent *a, const box_command *except);
 void box_life_stopped(box_agent *a, int pid);
 /* The start failed, its slot says why: STARTED is due. */
 void box_life_fail(box_command *c);
+void box_life_close_terminal(box_command *c);
 /* Of a start under way that nobody will answer for: its program runs, or ran, all the same. Whoever
  * starts commands may have been killed just after that: for memory, or by the command, where there
  * is one id. */

@@ -19,7 +19,8 @@ box_command *box_commands_add(box_commands *t, uint64_t id)
     else
         return NULL;
     box_list_remove(&c->link);
-    *c = (box_command){.id = id, .state = BOX_COMMAND_STARTING, .slot = -1, .socket = -1};
+    *c = (box_command){
+        .id = id, .state = BOX_COMMAND_STARTING, .slot = -1, .socket = -1, .terminal = {-1, -1}};
     box_list_append(&t->live, &c->link);
     return c;
 }

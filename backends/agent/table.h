@@ -28,6 +28,7 @@ typedef struct box_command {
     int32_t reaper;          /* its subreaper; 0 = none */
     int32_t socket;          /* to the subreaper; -1 */
     int32_t started_pid;
+    int32_t terminal[2];   /* BOX_STARTED_TERMINAL's, until STARTED is delivered; -1 */
     struct box_tree *tree; /* its cgroup; NULL without cgroup2, or while others start */
     uint32_t cause;        /* box_agent_cause: the first */
     uint32_t signo;        /* to be delivered when it runs; 0 */

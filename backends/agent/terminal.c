@@ -3,21 +3,15 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/ioctl.h>
-#include <termios.h>
 #include <unistd.h>
 
 #include "base/fd.h"
 #include "base/limits.h"
+#include "base/tty.h"
 
 #ifndef TIOCGPTPEER
 #define TIOCGPTPEER _IO('T', 0x41) /* Linux 4.13; musl's headers lack it */
 #endif
-
-void box_terminal_resize(int master, uint16_t rows, uint16_t columns)
-{
-    struct winsize size = {.ws_row = rows != 0 ? rows : 24, .ws_col = columns != 0 ? columns : 80};
-    (void)ioctl(master, TIOCSWINSZ, &size); /* a master takes any size */
-}
 
 int box_terminal_open(uint16_t rows, uint16_t columns, int *master, int slave[3], box_error *err)
 {
@@ -36,14 +30,6 @@ int box_terminal_open(uint16_t rows, uint16_t columns, int *master, int slave[3]
         if (slave[i] < 0)
             return box_fail_errno(err, "open a terminal's other side");
     }
-    box_terminal_resize(*master, rows, columns);
+    box_tty_resize(*master, rows, columns);
     return 0;
-}
-
-void box_terminal_end_input(int master)
-{
-    struct termios t;
-    if (tcgetattr(master, &t) < 0 || (t.c_lflag & ICANON) == 0)
-        return;
-    BOX_IGNORE(write(master, &t.c_cc[VEOF], 1)); /* a full terminal does not read it either */
 }

@@ -9,6 +9,3 @@
  * open; the slaves are closed by the caller in any case. 0 rows or columns: 24, 80. */
 int box_terminal_open(uint16_t rows, uint16_t columns, int *master, int slave[3], box_error *err)
     BOX_MUST_USE;
-void box_terminal_resize(int master, uint16_t rows, uint16_t columns);
-/* Types the end-of-file character, when the terminal is in a mode that knows one. */
-void box_terminal_end_input(int master);

@@ -556,6 +556,14 @@
  * waits for the next command, and the file worker that stays; what more of those there are for
  * moments count to the tenant's. */
 #define BOX_SANDBOX_OWN_PIDS 3
+/* ExecStreams with a terminal in one session, apart from its slots. */
+#define BOX_SESSION_TERMINALS 8
+/* What may still be read of a terminal whose command has ended: the kernel keeps up to 64 KiB of
+ * output on its way (tty_buffer.c) and 4 KiB for the reader; what a process that still has it open
+ * writes on top is not waited for. */
+#define BOX_TERMINAL_HELD_BYTES (128 * 1024)
+/* TERM of a command: bytes. */
+#define BOX_TERM_BYTES 64
 /* Terminals of one sandbox: those of commands and what tmux or script open. All sandboxes of a host
  * share kernel.pty.max - kernel.pty.reserve, by default 3072 (devpts, "max="). */
 #define BOX_SANDBOX_TERMINALS 16

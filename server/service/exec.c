@@ -1,6 +1,7 @@
 #include "service/exec.h"
 
 #include "base/alloc.h"
+#include "base/limits.h"
 #include "box/v1/exec.box.h"
 #include "service/exec_convert.h"
 
@@ -59,7 +60,7 @@ typedef struct asked {
     const Box__V1__SessionSpec *spec;
     const Box__V1__Command *command;
     const Google__Protobuf__Duration *queue_timeout;
-    bool terminal;
+    const Box__V1__Terminal *terminal; /* NULL: pipes */
 } asked;
 
 static int convert_queue_timeout(const Google__Protobuf__Duration *d, box_exec_request *out,
@@ -69,11 +70,23 @@ static int convert_queue_timeout(const Google__Protobuf__Duration *d, box_exec_r
     return d != NULL ? box_convert_span(d, "queue_timeout", &out->queue_timeout_ns, err) : 0;
 }
 
-/* What a stream cannot have. */
-static int check_stream(const asked *a, const box_command *command, box_error *err)
+static int convert_terminal(const Box__V1__Terminal *t, box_exec_request *out, box_error *err)
 {
-    if (a->terminal && err->reason == BOX_NONE)
-        return box_convert_not_built("terminal", err);
+    out->terminal = t != NULL;
+    if (t == NULL)
+        return 0;
+    if (t->size != NULL) {
+        out->rows = t->size->rows;
+        out->columns = t->size->columns;
+    }
+    return strlen(t->term) <= BOX_TERM_BYTES
+               ? 0
+               : box_violation(err, "terminal.term", "over %d bytes", BOX_TERM_BYTES);
+}
+
+/* What a stream cannot have. */
+static int check_stream(const box_command *command, box_error *err)
+{
     if (command->has_output_limit)
         return box_violation(err, "command.output_limit_bytes",
                              "a stream keeps nothing: leave it unset");
@@ -89,13 +102,14 @@ static int start(exec_call *c, const asked *a, box_exec_request request,
     BOX_AUTO(box_spec_done) box_spec spec = {0};
     if (box_convert_tenant(c->call, &request.tenant, err) < 0)
         return -1;
-    int bad = box_convert_command(a->command, &command, err);
+    int bad = box_convert_command(a->command, a->terminal, &command, err);
     bad |= box_convert_spec(a->spec, &spec, err);
     bad |= convert_queue_timeout(a->queue_timeout, &request, err);
+    bad |= convert_terminal(a->terminal, &request, err);
     request.spec = a->spec != NULL ? &spec : NULL;
     request.command = a->command != NULL ? &command.command : NULL;
     if (request.stream)
-        bad |= check_stream(a, &command.command, err);
+        bad |= check_stream(&command.command, err);
     if (bad != 0) {
         BOX_IGNORE(box_exec_check(&request, err)); /* the other violations too */
         return -1;
@@ -277,7 +291,7 @@ static int start_stream(exec_call *c, const Box__V1__ExecStart *s, box_error *er
                          .spec = s->spec,
                          .command = s->command,
                          .queue_timeout = s->queue_timeout,
-                         .terminal = s->terminal != NULL};
+                         .terminal = s->terminal};
     box_exec_request request = {.session_id = s->session_id,
                                 .stdin_open = true,
                                 .stream = true,
@@ -345,7 +359,7 @@ static int exec_stream_message(box_call *call, const Box__V1__ExecStreamRequest 
     case BOX__V1__EXEC_STREAM_REQUEST__REQUEST_SIGNAL:
         return send_signal(c, m->signal, err);
     case BOX__V1__EXEC_STREAM_REQUEST__REQUEST_RESIZE:
-        return box_violation(err, "resize", "the command has no terminal");
+        return box_exec_set_size(c->exec, m->resize->rows, m->resize->columns, err);
     default:
         return box_violation(err, "request", "must be set");
     }

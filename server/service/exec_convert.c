@@ -41,16 +41,21 @@ static int take_spans(const Box__V1__Command *m, box_command *out, box_error *er
     return bad | bad_idle;
 }
 
-static void take_env(const Box__V1__Command *m, box_command_view *out)
+static void take_env(const Box__V1__Command *m, const Box__V1__Terminal *t, box_command_view *out)
 {
-    out->env = m->n_env > 0 ? box_alloc_array(m->n_env, sizeof *out->env) : NULL;
+    size_t n = 0;
+    size_t most = m->n_env + (t != NULL ? 1 : 0);
+    out->env = most > 0 ? box_alloc_array(most, sizeof *out->env) : NULL;
+    if (t != NULL) /* the command's own entry comes later, and wins */
+        out->env[n++] = (box_env){"TERM", t->term[0] != '\0' ? t->term : "xterm-256color"};
     for (size_t i = 0; i < m->n_env; i++)
-        out->env[i] = (box_env){m->env[i]->key, m->env[i]->value};
+        out->env[n++] = (box_env){m->env[i]->key, m->env[i]->value};
     out->command.env = out->env;
-    out->command.n_env = m->n_env;
+    out->command.n_env = n;
 }
 
-int box_convert_command(const Box__V1__Command *m, box_command_view *out, box_error *err)
+int box_convert_command(const Box__V1__Command *m, const Box__V1__Terminal *terminal,
+                        box_command_view *out, box_error *err)
 {
     *out = (box_command_view){0};
     box_command *c = &out->command;
@@ -64,7 +69,7 @@ int box_convert_command(const Box__V1__Command *m, box_command_view *out, box_er
     c->output_limit_bytes = m->output_limit_bytes;
     c->has_output_kill = box__v1__command__has_output_kill_bytes(m);
     c->output_kill_bytes = m->output_kill_bytes;
-    take_env(m, out);
+    take_env(m, terminal, out);
     int bad = take_leftovers(m, c, err);
     bad |= take_spans(m, c, err);
     if (bad == 0 && m->skill_name[0] != '\0')

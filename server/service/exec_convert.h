@@ -10,9 +10,10 @@ typedef struct box_command_view {
     box_env *env; /* owned */
 } box_command_view;
 
-/* message NULL is a violation. Violations name "command.FIELD". *out is to be done in any case. */
-int box_convert_command(const Box__V1__Command *message, box_command_view *out, box_error *err)
-    BOX_MUST_USE;
+/* message NULL is a violation. Violations name "command.FIELD". terminal NULL: it runs on none;
+ * else it says what TERM is, where the command does not. *out is to be done in any case. */
+int box_convert_command(const Box__V1__Command *message, const Box__V1__Terminal *terminal,
+                        box_command_view *out, box_error *err) BOX_MUST_USE;
 void box_command_view_done(box_command_view *v);
 
 /* *tree: KILL to all it started; else the main process. */

@@ -82,7 +82,7 @@ static int take_restart(const Box__V1__RestartPolicy *m, box_process_request *r,
 static int take_probe_command(const Box__V1__Command *m, box_process_request_view *out,
                               box_error *err)
 {
-    int bad = box_convert_command(m, &out->probe, err);
+    int bad = box_convert_command(m, NULL, &out->probe, err);
     const box_command *c = &out->probe.command;
     if (c->has_timeout || c->has_idle_timeout || c->has_output_limit || c->has_output_kill)
         bad |= box_violation(err, "spec.readiness.command",
@@ -128,7 +128,9 @@ static int take_terminal(const Box__V1__Terminal *m, box_process_request *r, box
         r->rows = m->size->rows;
         r->columns = m->size->columns;
     }
-    return strlen(m->term) <= 64 ? 0 : box_violation(err, "spec.terminal.term", "over 64 bytes");
+    return strlen(m->term) <= BOX_TERM_BYTES
+               ? 0
+               : box_violation(err, "spec.terminal.term", "over 64 bytes");
 }
 
 static void take_command(const Box__V1__ProcessSpec *m, box_process_request_view *out)

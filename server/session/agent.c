@@ -213,17 +213,20 @@ static void on_later(box_later *later)
         flush(a);
 }
 
-int box_agent_start_command(box_agent *a, uint64_t id, const box_program *program, uint32_t flags,
-                            uint64_t timeout_ns, int fds[3], box_error *err)
+int box_agent_start_command(box_agent *a, uint64_t id, const box_agent_run *run, int fds[3],
+                            box_error *err)
 {
+    const box_program *program = run->program;
     packet *p = box_alloc(sizeof *p);
     box_buf_init(&p->bytes, BOX_AGENT_PACKET_BYTES);
     p->is_start = true;
     p->id = id;
     int memfd = -1;
     box_agent_command command = {.id = id,
-                                 .timeout_ns = timeout_ns,
-                                 .flags = flags,
+                                 .timeout_ns = run->timeout_ns,
+                                 .flags = run->flags,
+                                 .rows = run->rows,
+                                 .columns = run->columns,
                                  .argc = program->argc,
                                  .argv = (const char *const *)program->argv,
                                  .envc = program->envc,
@@ -347,7 +350,7 @@ static int on_packet(box_agent *a, const box_agent_packet *p, int *fds, size_t n
             start_is_answered(a);
         if (p->header.id >= a->first_id && p->body.started.error.reason != BOX_NONE)
             a->n_awaited--;
-        a->events.started(a->arg, p->header.id, &p->body.started);
+        a->events.started(a->arg, p->header.id, &p->body.started, fds);
         return 0;
     case BOX_AGENT_EXIT:
         if (a->start_unanswered && p->header.id == a->starting_id)

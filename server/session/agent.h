@@ -12,7 +12,9 @@ typedef struct box_agent box_agent;
  * is to be freed, not from inside. */
 typedef struct box_agent_events {
     void (*ready)(void *arg);
-    void (*started)(void *arg, uint64_t id, const box_agent_started *s);
+    /* fds: with BOX_STARTED_TERMINAL its terminal and the other side of it, taken where set to -1.
+     */
+    void (*started)(void *arg, uint64_t id, const box_agent_started *s, int *fds);
     void (*exited)(void *arg, uint64_t id, const box_agent_exit *e);
     /* NULL: of one who starts no file workers. */
     void (*files_ended)(void *arg, uint64_t id, const box_agent_files_ended *e);
@@ -44,11 +46,20 @@ int box_agent_attach(box_loop *loop, int *fd, const box_agent_events *events, vo
 int box_agent_release(box_agent *a);
 void box_agent_free(box_agent *a);
 
+/* Borrowed for the call. */
+typedef struct box_agent_run {
+    const box_program *program;
+    uint32_t flags;      /* BOX_START_* */
+    uint64_t timeout_ns; /* how long it may run; 0 = for ever */
+    uint16_t rows;       /* with BOX_START_TERMINAL */
+    uint16_t columns;
+} box_agent_run;
+
 /* Queues a START (one is on its way at a time: descriptors in flight are counted per user). fds:
- * stdin (-1 with BOX_START_NO_STDIN), stdout, stderr of the command; taken. deadline_ns: how long
- * it may run. -1: VALIDATION, nothing was taken. */
-int box_agent_start_command(box_agent *a, uint64_t id, const box_program *p, uint32_t flags,
-                            uint64_t timeout_ns, int fds[3], box_error *err) BOX_MUST_USE;
+ * stdin, stdout, stderr of the command, -1 where the flags say there is none; taken. -1:
+ * VALIDATION, nothing was taken. */
+int box_agent_start_command(box_agent *a, uint64_t id, const box_agent_run *run, int fds[3],
+                            box_error *err) BOX_MUST_USE;
 /* Takes a START back that was not sent, also after `lost`. False: it was sent, and whether the
  * agent acts on it is not known. */
 bool box_agent_take_back(box_agent *a, uint64_t id);

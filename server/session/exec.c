@@ -24,6 +24,8 @@ void box_exec_unref(box_exec *e)
         box_closep(&e->child_fds[i]);
         box_closep(&e->result.pipes[i]);
     }
+    box_closep(&e->result.other_side);
+    box_closep(&e->tty);
     box_program_done(&e->program);
     if (e->payer != NULL)
         box_share_give(&e->payer->memory, e->charged_bytes);
@@ -65,6 +67,7 @@ void box_exec_stop_io(box_exec *e)
     for (int i = 0; i < 2; i++)
         box_pump_close(&e->pumps[i]);
     box_input_done(&e->input);
+    box_closep(&e->tty);
     box_timer_free(e->idle_timer);
     box_timer_free(e->backup_timer);
     e->idle_timer = e->backup_timer = NULL;
@@ -106,10 +109,11 @@ static void conclude_with_error(box_exec *e, const box_error *err)
     conclude(e, NULL, err);
 }
 
-/* Background processes keep their pipe, unread, so that they do not die of SIGPIPE. */
+/* Background processes keep their pipe, unread, so that they do not die of SIGPIPE. A terminal
+ * hangs up, as everywhere. */
 static void hand_over_pipes(box_exec *e)
 {
-    if (e->one_off || (e->start_flags & BOX_START_KILL_LEFTOVERS) || e->detached)
+    if (e->one_off || e->terminal || (e->start_flags & BOX_START_KILL_LEFTOVERS) || e->detached)
         return;
     int fds[2] = {box_pump_release(&e->pumps[0]), box_pump_release(&e->pumps[1])};
     box_slots_hold(e->session, fds);
@@ -217,9 +221,13 @@ void box_exec_on_input(void *arg, bool room)
 
 static void open_outputs(box_exec *e)
 {
-    for (int i = 0; i < 2; i++)
-        box_pump_open(&e->pumps[i], e->loop, box_take_fd(&e->result.pipes[i + 1]), i, &pump_events,
-                      e);
+    for (int i = 0; i < 2; i++) {
+        if (e->result.pipes[i + 1] >= 0)
+            box_pump_open(&e->pumps[i], e->loop, box_take_fd(&e->result.pipes[i + 1]), i,
+                          &pump_events, e);
+    }
+    if (e->pumps[0].open && e->terminal)
+        box_exec_open_terminal(e);
 }
 
 static int open_pipes(box_exec *e, box_error *err)
@@ -228,6 +236,8 @@ static int open_pipes(box_exec *e, box_error *err)
         if (box_pump_begin(&e->pumps[i], err) < 0)
             return -1;
     }
+    if (e->terminal)
+        return box_exec_open_typing(e, err);
     if (e->result.pipes[0] < 0)
         return 0; /* it has no stdin */
     return box_input_open(&e->input, e->loop, box_take_fd(&e->result.pipes[0]), err);
@@ -244,7 +254,8 @@ static void start_timers(box_exec *e)
     uint64_t late = BOX_EXEC_BACKUP_SECONDS * BOX_SECOND;
     if (!e->detached)
         late = box_time_add(e->timeout_ns, late);
-    box_timer_set(e->backup_timer, box_time_add(e->last_io, late));
+    bool never = e->timeout_ns == 0 && !e->detached; /* on a terminal */
+    box_timer_set(e->backup_timer, never ? BOX_TIME_NEVER : box_time_add(e->last_io, late));
 }
 
 static void take_info(box_exec *e)
@@ -304,7 +315,7 @@ static bool try_again(box_exec *e)
     e->session_created |= created;
     for (int i = 0; i < 3; i++)
         box_closep(&e->result.pipes[i]);
-    e->result = (box_exec_result){.pipes = {-1, -1, -1}};
+    e->result = (box_exec_result){.pipes = {-1, -1, -1}, .other_side = -1};
     box_exec_submit(e);
     return true;
 }
@@ -334,6 +345,7 @@ void box_exec_over(void *exec)
     box_timer_free(e->idle_timer);
     box_timer_free(e->backup_timer);
     e->idle_timer = e->backup_timer = NULL;
+    box_closep(&e->tty);
     bool done = true;
     for (int i = 0; i < 2; i++)
         done &= box_pump_drain(&e->pumps[i]);
@@ -368,8 +380,9 @@ int box_exec_signal(box_exec *e, int signo, bool tree, box_error *err)
     return 0;
 }
 
-void box_exec_resume(box_exec *e)
+void box_exec_resume(box_exec *exec)
 {
+    BOX_AUTO(unrefp) box_exec *e = box_exec_ref(exec); /* its last bytes may be its end */
     for (int i = 0; i < 2; i++)
         box_pump_resume(&e->pumps[i]);
 }

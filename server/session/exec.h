@@ -96,6 +96,10 @@ typedef struct box_exec_request {
     size_t stdin_len;
     bool stdin_open; /* more comes by box_exec_feed, until box_exec_close_stdin */
     bool stream;     /* forward output, keep nothing */
+    bool terminal;   /* of a stream: on a terminal, whose output is all on stdout; no slot is taken,
+                      * and no timeout holds but one that is asked for */
+    int32_t rows;    /* of the terminal, 0 to 65535; 0: 24 */
+    int32_t columns; /* 0: 80 */
     bool has_queue_timeout;
     int64_t queue_timeout_ns;    /* waiting for the session's slot; absent: 30 s */
     const char *idempotency_key; /* NULL or "" = none */
@@ -108,8 +112,9 @@ int box_exec_check(const box_exec_request *r, box_error *err) BOX_MUST_USE;
 
 /* Checks, finds or makes the session, queues. -1: nothing was made and no event follows
  * (VALIDATION, SESSION_CONFLICT, SESSION_LIMIT, GUARANTEE_UNSUPPORTED, IDEMPOTENCY_*, ...).
- * Errors of `done`: EXEC_QUEUE {limit, max, used}, SESSION_NOT_RUNNING, SESSION_BROKEN {cause},
- * BACKEND_UNAVAILABLE, what the warden or the agent said (FILE_NOT_FOUND, PERMISSION, ...). */
+ * Errors of `done`: EXEC_QUEUE {limit, max, used}, QUOTA {limit terminals or open_files},
+ * SESSION_NOT_RUNNING, SESSION_BROKEN {cause}, BACKEND_UNAVAILABLE, what the warden or the agent
+ * said (FILE_NOT_FOUND, PERMISSION, ...). */
 int box_exec_start(box_sessions *all, const box_exec_request *r, const box_exec_events *events,
                    void *arg, box_exec **out, box_error *err) BOX_MUST_USE;
 
@@ -118,10 +123,13 @@ int box_exec_start(box_sessions *all, const box_exec_request *r, const box_exec_
  * the command must not go on as if that had been all: cancel it. */
 int box_exec_feed(box_exec *e, const void *data, size_t len, bool *room, box_error *err)
     BOX_MUST_USE;
+/* On a terminal: the end-of-file character is typed, where its mode knows one. */
 void box_exec_close_stdin(box_exec *e);
 /* signo 1 to 64 to the main process, or KILL to all it started. VALIDATION; harmless when it is
  * over. */
 int box_exec_signal(box_exec *e, int signo, bool tree, box_error *err) BOX_MUST_USE;
+/* The terminal's size, 0 to 65535; 0 is 24, 80. VALIDATION, without a terminal too. */
+int box_exec_set_size(box_exec *e, int32_t rows, int32_t columns, box_error *err) BOX_MUST_USE;
 /* The call became writable again. */
 void box_exec_resume(box_exec *e);
 

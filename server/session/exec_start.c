@@ -9,6 +9,8 @@ int box_exec_check(const box_exec_request *r, box_error *err)
     bad |= box_session_check(r->session_id, r->spec, err);
     if (r->has_queue_timeout && r->queue_timeout_ns < 0)
         bad |= box_violation(err, "queue_timeout", "must not be negative");
+    if (r->rows < 0 || r->rows > UINT16_MAX || r->columns < 0 || r->columns > UINT16_MAX)
+        bad |= box_violation(err, "terminal.size", "must be 0 to 65535");
     return bad;
 }
 
@@ -45,15 +47,19 @@ static void fill_limits(box_exec *e, const box_exec_request *r)
     const box_command *c = r->command;
     const box_session *s = e->session;
     e->timeout_asked_ns = c->has_timeout ? c->timeout_ns : 0;
-    e->timeout_ns = box_profile_timeout(s->profile, (uint64_t)e->timeout_asked_ns,
-                                        s->spec.command_timeout_ns, &e->timeout_clamped);
+    if (e->terminal) /* somebody is there who can end it, and it is no slot that others wait for */
+        e->timeout_ns = (uint64_t)e->timeout_asked_ns;
+    else
+        e->timeout_ns = box_profile_timeout(s->profile, (uint64_t)e->timeout_asked_ns,
+                                            s->spec.command_timeout_ns, &e->timeout_clamped);
     e->queue_timeout_ns =
         r->has_queue_timeout ? (uint64_t)r->queue_timeout_ns : BOX_EXEC_QUEUE_SECONDS * BOX_SECOND;
     e->idle_timeout_ns = c->has_idle_timeout ? (uint64_t)c->idle_timeout_ns : 0;
     e->output_kill_bytes = c->has_output_kill ? (uint64_t)c->output_kill_bytes : UINT64_MAX;
     bool kill =
         c->leftovers == BOX_LEFTOVERS_KILL || (c->leftovers == BOX_LEFTOVERS_DEFAULT && e->one_off);
-    e->start_flags = kill ? BOX_START_KILL_LEFTOVERS : 0;
+    e->start_flags =
+        (kill ? BOX_START_KILL_LEFTOVERS : 0) | (e->terminal ? (uint32_t)BOX_START_TERMINAL : 0);
     size_t limit =
         c->has_output_limit ? (size_t)c->output_limit_bytes : BOX_DEFAULT_OUTPUT_LIMIT_BYTES;
     for (int i = 0; i < 2; i++)
@@ -70,6 +76,10 @@ static box_exec *exec_new(box_sessions *all, const box_exec_request *r,
     e->events = *events;
     e->arg = arg;
     e->stream = r->stream;
+    e->terminal = r->terminal;
+    e->rows = (uint16_t)r->rows;
+    e->columns = (uint16_t)r->columns;
+    e->tty = e->result.other_side = -1;
     e->phase = BOX_PHASE_WAITING;
     for (int i = 0; i < 3; i++)
         e->child_fds[i] = e->result.pipes[i] = -1;

@@ -28,8 +28,9 @@ typedef enum box_exec_fate {
 
 /* What the home side found out. */
 typedef struct box_exec_result {
-    int pipes[3]; /* ours: write end of stdin (-1: it has none), read ends of stdout and stderr;
-                   * from `started` on */
+    int pipes[3];   /* ours: write end of stdin (-1: it has none), read ends of stdout and stderr;
+                     * from `started` on. On a terminal only the second: its master */
+    int other_side; /* of that terminal; else -1 */
     int32_t pid;
     int64_t started_wall_ns;
     uint64_t queue_ns; /* waited for a slot of the running session */
@@ -60,6 +61,9 @@ struct box_exec {
     uint64_t timeout_ns;
     uint64_t queue_timeout_ns;
     uint32_t start_flags; /* BOX_START_* */
+    bool terminal;
+    uint16_t rows; /* of the terminal when it starts */
+    uint16_t columns;
     box_session *session; /* a reference; another one only when tried again */
     box_session *payer;   /* the first one, a reference: its share of memory is charged */
     size_t charged_bytes; /* for program and spec, until the end */
@@ -100,6 +104,11 @@ struct box_exec {
     box_session_info *info; /* of the session when it started */
     box_input input;
     box_pump pumps[2];
+    int tty; /* the other side of its terminal, until it ends: output of a terminal that no process
+              * has open would count as ended; -1 */
+    bool resized; /* before it started: */
+    uint16_t new_rows;
+    uint16_t new_columns;
     box_keeper kept[2];
     box_timer *idle_timer;
     box_timer *backup_timer;
@@ -139,3 +148,9 @@ void box_exec_stop_io(box_exec *e);
 void box_exec_leave_session(box_exec *e);
 /* box_input's progress; arg: the box_exec. */
 void box_exec_on_input(void *arg, bool room);
+
+/* --- exec_terminal.c: the call side of a command on a terminal -------------------------------- */
+
+/* Its output is there: call after its pump was opened. */
+void box_exec_open_terminal(box_exec *e);
+int box_exec_open_typing(box_exec *e, box_error *err) BOX_MUST_USE;

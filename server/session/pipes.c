@@ -43,3 +43,13 @@ int box_pipe_make(int last_fd, int *ours, int *theirs, bool ours_writes, box_err
         return box_fail_errno(err, "set a pipe non-blocking");
     return 0;
 }
+
+int box_pipe_room(int last_fd, box_error *err)
+{
+    int ends[2];
+    if (make_ends(last_fd, ends, err) < 0)
+        return -1;
+    box_closep(&ends[0]);
+    box_closep(&ends[1]);
+    return 0;
+}

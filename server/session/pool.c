@@ -181,11 +181,12 @@ static void on_lost(void *arg, const box_error *why, bool protocol)
 }
 
 /* Nothing was started in it. */
-static void on_started(void *arg, uint64_t id, const box_agent_started *started)
+static void on_started(void *arg, uint64_t id, const box_agent_started *started, int *fds)
 {
     box_error err;
     (void)id;
     (void)started;
+    (void)fds;
     (void)box_fail(&err, BOX_PROTOCOL, "its agent started what nobody asked for"); /* always -1 */
     failed(arg, &err);
 }

@@ -7,6 +7,7 @@
 
 #include "base/fd.h"
 #include "base/limits.h"
+#include "base/tty.h"
 
 /* --- output ----------------------------------------------------------------------------------- */
 
@@ -115,9 +116,29 @@ int box_pump_release(box_pump *p)
     return fd;
 }
 
+/* What a terminal holds cannot be asked for (FIONREAD knows of 4 KiB), but a read that finds
+ * nothing has waited for what was on its way (n_tty_read, Linux 4.5). */
+static void drain_terminal(box_pump *p)
+{
+    while (p->left > 0 && p->events->may_read(p->arg) && read_some(p))
+        ;
+    watch_pipe(p);
+}
+
+static bool is_draining_terminal(const box_pump *p)
+{
+    return p->open && p->is_terminal && p->draining && p->left > 0;
+}
+
 void box_pump_resume(box_pump *p)
 {
-    watch_pipe(p);
+    if (!is_draining_terminal(p)) {
+        watch_pipe(p);
+        return;
+    }
+    drain_terminal(p); /* perhaps nothing is there any more that could wake us */
+    if (p->left == 0)
+        p->events->drained(p->arg);
 }
 
 bool box_pump_drain(box_pump *p)
@@ -128,6 +149,11 @@ bool box_pump_drain(box_pump *p)
     if (!p->open)
         return true;
     p->draining = true;
+    if (p->is_terminal) {
+        p->left = BOX_TERMINAL_HELD_BYTES;
+        drain_terminal(p);
+        return p->left == 0;
+    }
     p->left = SIZE_MAX; /* not known yet */
     /* Usually that is all, and the end of the pipe is seen with it. */
     if (!p->events->may_read(p->arg) || read_into(p, first, sizeof first)) {
@@ -169,6 +195,20 @@ static bool room_again(box_input *in)
     return room;
 }
 
+/* A terminal's input has no end of its own. */
+static void end(box_input *in)
+{
+    if (!in->is_terminal)
+        input_close(in);
+    else if (!in->end_typed)
+        in->end_typed = box_tty_end_input(in->fd);
+}
+
+static bool wants_room(const box_input *in)
+{
+    return box_buf_len(&in->queue) > 0 || (in->is_terminal && in->closing && !in->end_typed);
+}
+
 /* Writes what the pipe takes. A reader that is gone (EPIPE) is no error: the bytes are dropped. */
 static void write_some(box_input *in)
 {
@@ -187,9 +227,9 @@ static void write_some(box_input *in)
         box_buf_consume(&in->queue, (size_t)n);
     }
     if (in->open && in->closing && box_buf_len(&in->queue) == 0)
-        input_close(in);
+        end(in);
     if (in->watch != NULL)
-        box_watch_set(in->watch, box_buf_len(&in->queue) > 0 ? BOX_WRITABLE : 0);
+        box_watch_set(in->watch, wants_room(in) ? BOX_WRITABLE : 0);
     bool room = room_again(in);
     if (room || in->written_bytes != before)
         in->progress(in->arg, room);
@@ -205,7 +245,7 @@ int box_input_open(box_input *in, box_loop *loop, int fd, box_error *err)
 {
     in->fd = fd;
     in->open = true;
-    if (in->closing && box_buf_len(&in->queue) == 0) {
+    if (in->closing && !in->is_terminal && box_buf_len(&in->queue) == 0) {
         input_close(in); /* no stdin: end of file at once, and no watch for it */
         return 0;
     }

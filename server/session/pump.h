@@ -26,6 +26,7 @@ struct box_pump {
     const box_pump_events *events;
     void *arg;
     int stream;
+    bool is_terminal; /* its master; set after box_pump_open */
     bool draining;
     size_t left; /* to drain */
 };
@@ -40,13 +41,16 @@ void box_pump_close(box_pump *p);
 int box_pump_release(box_pump *p);
 void box_pump_resume(box_pump *p);
 /* The command ended: what the pipe holds is read and no more is waited for, whoever still has it
- * open. True when that was done at once; else `drained` follows. */
+ * open (of a terminal at most BOX_TERMINAL_HELD_BYTES). True when that was done at once; else
+ * `drained` follows. */
 bool box_pump_drain(box_pump *p);
 
 /* --- input ------------------------------------------------------------------------------------ */
 
 typedef struct box_input {
     bool open;
+    bool is_terminal; /* fd is its master: the end is the end-of-file character */
+    bool end_typed;
     int fd;
     box_watch *watch;
     box_buf queue; /* its share may be set before anything is added */

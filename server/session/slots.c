@@ -20,9 +20,13 @@ static void leave_lists(box_exec *e)
 {
     box_session *s = e->session;
     if (e->home == BOX_HOME_QUEUED)
-        s->n_queued--;
+        s->n_queued -= !e->terminal;
     else if (e->home != BOX_HOME_NONE)
         s->n_running--;
+    if (e->home > BOX_HOME_QUEUED)
+        s->n_slots -= !e->terminal;
+    if (e->home != BOX_HOME_NONE)
+        s->n_terminals -= e->terminal;
     box_list_remove(&e->link);
     e->home = BOX_HOME_NONE;
     box_timer_free(e->wait_timer);
@@ -74,7 +78,28 @@ static void start_waiting(box_exec *e)
 
 static bool has_slot(box_session *s)
 {
-    return s->n_running < box_session_parallel(s);
+    return s->n_slots < box_session_parallel(s);
+}
+
+static int too_many_terminals(box_error *err)
+{
+    (void)box_fail(err, BOX_QUOTA, "the session runs %d commands on terminals",
+                   BOX_SESSION_TERMINALS);
+    return box_error_limit(err, "terminals", BOX_SESSION_TERMINALS, BOX_SESSION_TERMINALS);
+}
+
+/* May it wait for a slot? Those on a terminal need none. */
+static int may_queue(const box_exec *e, bool runs, box_error *err)
+{
+    box_session *s = e->session;
+    if (e->terminal)
+        return s->n_terminals < BOX_SESSION_TERMINALS ? 0 : too_many_terminals(err);
+    bool must_wait = !runs || !has_slot(s) || s->n_queued > 0;
+    if (must_wait && s->n_queued >= BOX_EXEC_QUEUE_DEPTH)
+        return queue_full(e, "queue_depth", BOX_EXEC_QUEUE_DEPTH, err);
+    if (runs && must_wait && e->queue_timeout_ns == 0)
+        return queue_full(e, "queue_timeout_ms", 0, err);
+    return 0;
 }
 
 void box_slots_submit(void *exec)
@@ -90,20 +115,14 @@ void box_slots_submit(void *exec)
         return;
     }
     bool runs = state == BOX_SESSION_RUNNING;
-    bool must_wait = !runs || !has_slot(s) || s->n_queued > 0;
     box_error err;
-    if (must_wait && s->n_queued >= BOX_EXEC_QUEUE_DEPTH) {
-        (void)queue_full(e, "queue_depth", BOX_EXEC_QUEUE_DEPTH, &err); /* always -1 */
-        over(e, BOX_FATE_NEVER_RAN, &err);
-        return;
-    }
-    if (runs && must_wait && e->queue_timeout_ns == 0) {
-        (void)queue_full(e, "queue_timeout_ms", 0, &err); /* always -1 */
+    if (may_queue(e, runs, &err) < 0) {
         over(e, BOX_FATE_NEVER_RAN, &err);
         return;
     }
     e->home = BOX_HOME_QUEUED;
-    s->n_queued++;
+    s->n_queued += !e->terminal;
+    s->n_terminals += e->terminal;
     box_list_append(&s->queue, &e->link);
     tell_counts(s, false);
     if (runs)
@@ -112,26 +131,41 @@ void box_slots_submit(void *exec)
 
 /* --- starting --------------------------------------------------------------------------------- */
 
-static int start(box_exec *e, box_error *err)
+static int make_pipes(box_exec *e, box_error *err)
 {
     box_session *s = e->session;
+    if (e->terminal)
+        return box_pipe_room(s->all->last_fd, err);
     for (int i = (e->start_flags & BOX_START_NO_STDIN) != 0 ? 1 : 0; i < 3; i++) {
         if (box_pipe_make(s->all->last_fd, &e->result.pipes[i], &e->child_fds[i], i == 0, err) < 0)
             return -1;
     }
+    return 0;
+}
+
+static int start(box_exec *e, box_error *err)
+{
+    box_session *s = e->session;
+    if (make_pipes(e, err) < 0)
+        return -1;
     e->agent_id = s->next_exec_id++;
     e->oom_before = box_cgroup_oom_kills(s->memory_fd);
     e->refused_before = box_cgroup_pids_refused(s->pids_fd);
-    return box_agent_start_command(s->agent, e->agent_id, &e->program, e->start_flags,
-                                   e->timeout_ns, e->child_fds, err);
+    const box_agent_run run = {.program = &e->program,
+                               .flags = e->start_flags,
+                               .timeout_ns = e->timeout_ns,
+                               .rows = e->rows,
+                               .columns = e->columns};
+    return box_agent_start_command(s->agent, e->agent_id, &run, e->child_fds, err);
 }
 
 static void grant(box_exec *e)
 {
     box_session *s = e->session;
     box_list_remove(&e->link);
-    s->n_queued--;
+    s->n_queued -= !e->terminal;
     s->n_running++;
+    s->n_slots += !e->terminal;
     e->home = BOX_HOME_STARTING;
     box_list_append(&s->running, &e->link);
     if (e->wait_timer != NULL)
@@ -148,12 +182,13 @@ void box_slots_run(box_session *s)
 {
     if (s->agent == NULL || s->ending)
         return;
-    while (!box_list_empty(&s->queue) && has_slot(s))
-        grant(BOX_CONTAINER(s->queue.next, box_exec, link));
     for (box_list *at = s->queue.next, *next; at != &s->queue; at = next) {
         next = at->next;
         box_exec *e = BOX_CONTAINER(at, box_exec, link);
-        start_waiting(e);
+        if (e->terminal || has_slot(s))
+            grant(e);
+        else
+            start_waiting(e);
     }
 }
 
@@ -198,7 +233,7 @@ static void runs(box_exec *e, int32_t pid)
     box_loop_post(e->loop, box_exec_began, box_exec_ref(e));
 }
 
-static void on_started(void *arg, uint64_t id, const box_agent_started *started)
+static void on_started(void *arg, uint64_t id, const box_agent_started *started, int *fds)
 {
     box_session *s = arg;
     if (is_of_earlier_boxd(s, id)) {
@@ -218,6 +253,14 @@ static void on_started(void *arg, uint64_t id, const box_agent_started *started)
         box_sandbox_exec_gone(s);
         return;
     }
+    if (((started->flags & BOX_STARTED_TERMINAL) != 0) != e->terminal) {
+        box_sandbox_lost(s, "its agent mistakes pipes and terminals", BOX_STOP_BROKEN);
+        return;
+    }
+    if (e->terminal) {
+        e->result.pipes[1] = box_take_fd(&fds[0]);
+        e->result.other_side = box_take_fd(&fds[1]);
+    }
     runs(e, started->pid);
 }
 
@@ -229,7 +272,7 @@ static void on_exited(void *arg, uint64_t id, const box_agent_exit *exit)
         return;
     }
     box_exec *e = find_running(s, id);
-    if (e == NULL) {
+    if (e == NULL || (e->terminal && e->home == BOX_HOME_STARTING)) {
         box_sandbox_lost(s, "its agent ended what does not run", BOX_STOP_BROKEN);
         return;
     }

@@ -169,10 +169,13 @@ struct box_session {
     bool ending;       /* teardown began */
     bool destroy_asked;
     unsigned destroy_tries;
-    box_timer *timer; /* grace before destroy, then pause between tries */
-    box_list queue;   /* box_exec that wait for a slot */
-    box_list running; /* box_exec that were sent to the agent */
-    uint32_t n_queued, n_running;
+    box_timer *timer;     /* grace before destroy, then pause between tries */
+    box_list queue;       /* box_exec that wait for a slot */
+    box_list running;     /* box_exec that were sent to the agent */
+    uint32_t n_queued;    /* without those on terminals */
+    uint32_t n_running;   /* with them */
+    uint32_t n_slots;     /* of them, without */
+    uint32_t n_terminals; /* that wait or run */
     uint64_t next_exec_id;
     uint64_t first_exec_id;  /* smaller ones are of an earlier boxd */
     box_timer *keep_timer;   /* until the warden answers for one that is adopted */

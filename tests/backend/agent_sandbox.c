@@ -167,6 +167,9 @@ static void become_agent(const int *fds, size_t n)
     must(mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0, "private mounts");
     must(mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL) == 0, "proc");
     must(mount("tmpfs", "/tmp", "tmpfs", MS_NOSUID | MS_NODEV, "mode=1777") == 0, "tmp");
+    must(mount("devpts", "/dev/pts", "devpts", MS_NOSUID | MS_NOEXEC,
+               "newinstance,max=16,ptmxmode=0666,mode=0620,uid=1000,gid=1000") == 0,
+         "terminals");
     must(chdir("/") == 0, "chdir");
     for (size_t i = 0; i < n; i++)
         must(fds[i] < 0 || dup2(fds[i], HIGH_FD + (int)i) >= 0, "dup high");

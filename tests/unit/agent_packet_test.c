@@ -82,6 +82,59 @@ static void a_start_is_read_with_its_text(void **state)
     assert_string_equal(workdir, "/workspace");
 }
 
+static void a_start_on_a_terminal_brings_no_streams(void **state)
+{
+    (void)state;
+    box_agent_start s = start_ls;
+    s.flags = BOX_START_TERMINAL;
+    s.rows = 24;
+    s.columns = UINT16_MAX;
+    raw r = start_packet(s);
+    box_agent_packet p;
+    box_error err;
+    assert_int_equal(parse(&r, 0, BOX_AGENT_FROM_BOXD, &p, &err), 0);
+    assert_int_equal(p.body.start.columns, UINT16_MAX);
+    for (size_t n = 1; n < 5; n++)
+        assert_refused(&r, n, BOX_AGENT_FROM_BOXD);
+    s.flags |= BOX_START_NO_STDIN; /* one or the other */
+    r = start_packet(s);
+    for (size_t n = 0; n < 5; n++)
+        assert_refused(&r, n, BOX_AGENT_FROM_BOXD);
+    s.flags = 0; /* a size without a terminal */
+    r = start_packet(s);
+    assert_refused(&r, 3, BOX_AGENT_FROM_BOXD);
+    for (size_t i = 0; i < BOX_COUNT(s.reserved); i++) {
+        s = start_ls;
+        s.reserved[i] = 1;
+        r = start_packet(s);
+        assert_refused(&r, 3, BOX_AGENT_FROM_BOXD);
+    }
+}
+
+static void a_started_brings_both_sides_of_a_terminal_or_nothing(void **state)
+{
+    (void)state;
+    box_agent_started s = {.pid = 7, .flags = BOX_STARTED_TERMINAL};
+    raw r = packet_of(BOX_AGENT_STARTED, 1, &s, sizeof s, NULL, 0);
+    box_agent_packet p;
+    box_error err;
+    assert_int_equal(parse(&r, 2, BOX_AGENT_FROM_AGENT, &p, &err), 0);
+    assert_int_equal(box_agent_started_fds(&p.body.started), 2);
+    assert_refused(&r, 0, BOX_AGENT_FROM_AGENT);
+    assert_refused(&r, 1, BOX_AGENT_FROM_AGENT);
+    assert_refused(&r, 3, BOX_AGENT_FROM_AGENT);
+    s.flags = 0;
+    r = packet_of(BOX_AGENT_STARTED, 1, &s, sizeof s, NULL, 0);
+    assert_refused(&r, 2, BOX_AGENT_FROM_AGENT);
+    s.flags = 2;
+    r = packet_of(BOX_AGENT_STARTED, 1, &s, sizeof s, NULL, 0);
+    assert_refused(&r, 0, BOX_AGENT_FROM_AGENT);
+    s = (box_agent_started){.flags = BOX_STARTED_TERMINAL}; /* of what does not run */
+    (void)box_fail(&s.error, BOX_QUOTA, "no");              /* always -1 */
+    r = packet_of(BOX_AGENT_STARTED, 1, &s, sizeof s, NULL, 0);
+    assert_refused(&r, 2, BOX_AGENT_FROM_AGENT);
+}
+
 static void a_packet_cut_at_any_byte_is_refused(void **state)
 {
     (void)state;
@@ -571,6 +624,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_start_is_read_with_its_text),
+        cmocka_unit_test(a_start_on_a_terminal_brings_no_streams),
+        cmocka_unit_test(a_started_brings_both_sides_of_a_terminal_or_nothing),
         cmocka_unit_test(a_packet_cut_at_any_byte_is_refused),
         cmocka_unit_test(a_packet_with_more_bytes_than_its_text_is_refused),
         cmocka_unit_test(lying_counts_in_start_are_refused),

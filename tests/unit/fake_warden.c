@@ -3,7 +3,9 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <sys/socket.h>
+#include <termios.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
@@ -56,6 +58,8 @@ static void drop_program(fake_program *p)
 {
     for (int i = 0; i < 3; i++)
         box_closep(&p->fds[i]);
+    for (int i = 0; i < 2; i++)
+        box_closep(&p->terminal[i]);
     free(p->text);
     *p = (fake_program){0};
 }
@@ -155,12 +159,42 @@ static bool step_program(fake_sandbox *s, fake_program *p)
     return false;
 }
 
+static void open_terminal(fake_program *p)
+{
+    struct termios raw;
+    int master = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC | O_NONBLOCK);
+    if (master < 0 || unlockpt(master) < 0)
+        abort();
+    int other = open(ptsname(master), O_RDWR | O_NOCTTY | O_CLOEXEC);
+    if (other < 0 || tcgetattr(other, &raw) < 0)
+        abort();
+    cfmakeraw(&raw);
+    if (tcsetattr(other, TCSANOW, &raw) < 0)
+        abort();
+    for (int i = 0; i < 3; i++)
+        p->fds[i] = fcntl(other, F_DUPFD_CLOEXEC, 0);
+    p->terminal[0] = master;
+    p->terminal[1] = other;
+}
+
+/* As the real one does, before anything else of the command is told. */
+static void send_started(const fake_warden *w, fake_sandbox *s, fake_program *p)
+{
+    box_agent_started started = {.pid = 7};
+    box_error err;
+    bool brings = p->terminal[0] >= 0 && !w->no_terminal;
+    started.flags = brings ? BOX_STARTED_TERMINAL : 0;
+    BOX_IGNORE(box_agent_send_with(s->fd, BOX_AGENT_STARTED, p->id, &started, p->terminal,
+                                   box_agent_started_fds(&started), &err)); /* boxd may be gone */
+    for (int i = 0; i < 2; i++)
+        box_closep(&p->terminal[i]);
+}
+
 static void run(fake_warden *w, fake_sandbox *s, fake_program *p)
 {
     const char *name = p->argv[0];
-    box_agent_started started = {.pid = 7};
     if (strcmp(name, "missing") == 0) {
-        started.pid = 0;
+        box_agent_started started = {.pid = 0};
         (void)box_fail(&started.error, BOX_FILE_NOT_FOUND, "no such program"); /* always -1 */
         uint64_t id = p->id;
         drop_program(p);
@@ -173,7 +207,7 @@ static void run(fake_warden *w, fake_sandbox *s, fake_program *p)
         fake_program_exit(s, p, 3, 0, BOX_CAUSE_NONE, 0);
         return;
     }
-    send_agent(s, BOX_AGENT_STARTED, p->id, &started);
+    send_started(w, s, p);
     for (int i = 0; i < 3; i++) {
         box_error err;
         if ((strcmp(name, "cat") == 0 || strcmp(name, "flood") == 0) &&
@@ -243,6 +277,20 @@ static void take_text(fake_program *p, const box_agent_packet *packet, int memfd
         (void)snprintf(p->argv[i], sizeof p->argv[i], "%s", at); /* cut: tests know */
         at += strlen(at) + 1;
     }
+}
+
+/* How many of fds they are. */
+static size_t take_streams(fake_program *p, const int *fds)
+{
+    if ((p->flags & BOX_START_TERMINAL) != 0) {
+        open_terminal(p);
+        return 0;
+    }
+    size_t n = (p->flags & BOX_START_NO_STDIN) != 0 ? 2 : 3; /* else /dev/null */
+    if (n == 2)
+        p->fds[0] = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    memcpy(p->fds + 3 - n, fds, n * sizeof *fds);
+    return n;
 }
 
 static void on_signal(fake_sandbox *s, uint64_t id, const box_agent_signal *signal)
@@ -320,12 +368,9 @@ static void on_agent_packet(fake_warden *w, fake_sandbox *s, const box_agent_pac
         *p = (fake_program){.used = true,
                             .id = packet->header.id,
                             .flags = packet->body.start.flags,
-                            .timeout_ns = packet->body.start.timeout_ns};
-        size_t n = (p->flags & BOX_START_NO_STDIN) != 0 ? 2 : 3; /* else /dev/null */
-        p->fds[0] = open("/dev/null", O_RDONLY | O_CLOEXEC);
-        if (n == 3)
-            box_closep(&p->fds[0]);
-        memcpy(p->fds + 3 - n, fds, n * sizeof *fds);
+                            .timeout_ns = packet->body.start.timeout_ns,
+                            .terminal = {-1, -1}};
+        size_t n = take_streams(p, fds);
         take_text(p, packet, n_fds > n ? fds[n] : -1);
         w->starts++;
         if (!w->hang_start)

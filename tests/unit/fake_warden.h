@@ -5,6 +5,8 @@
  *     exit N | echo TEXT | err TEXT | env | cat | missing | hang | flood BYTES | oom | forks |
  * fills bg TEXT      writes, ends, and leaves a process that holds the pipes deaf         hangs and
  * ignores even KILL
+ *
+ * On a terminal they get one of the host's, whose modes are raw.
  */
 #pragma once
 
@@ -19,6 +21,7 @@ typedef struct fake_program {
     bool used;
     uint64_t id;
     int fds[3];
+    int terminal[2]; /* STARTED's, until it is sent; -1 */
     char argv[4][64];
     char *text; /* all of START's text */
     size_t text_len;
@@ -65,6 +68,7 @@ typedef struct fake_warden {
     bool mute_agent;  /* no HELLO */
     bool lying_agent; /* answers HELLO with rubbish */
     bool deaf_files;  /* FILES_STOP is not heard */
+    bool no_terminal; /* STARTED never brings one */
     box_error create_error;
     box_error hello_error;
     /* seen */
