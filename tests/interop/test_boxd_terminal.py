@@ -239,6 +239,11 @@ class Terminals(Case):
 
 
 class Hostile(Case):
+    def rss(self):
+        """Of boxd, in KiB."""
+        with open(f"/proc/{self.boxd.boxd.pid}/status", encoding="utf-8") as f:
+            return next(int(line.split()[1]) for line in f if line.startswith("VmRSS"))
+
     def test_nothing_can_be_typed_for_another(self):
         code = ("import errno, fcntl, os, termios\n"
                 "def t(name, fd, request, arg):\n"
@@ -266,12 +271,10 @@ class Hostile(Case):
         s = self.terminal("stty -opost; yes 0123456789")
         s.started()
         s.read(b"9\n")
-        rss = lambda: sum(int(line.split()[1]) for line in open(
-            f"/proc/{self.boxd.boxd.pid}/status", encoding="utf-8") if line.startswith("VmRSS"))
         time.sleep(1)
-        before = rss()
+        before = self.rss()
         time.sleep(1)
-        self.assertLess(rss() - before, 8 * 1024)
+        self.assertLess(self.rss() - before, 8 * 1024)
         self.completes(self.client.run(["true"], self.sid))
         s.stdin(b"\x03")
         for message in s.call:  # what was on its way
