@@ -52,6 +52,7 @@ extern const cli_command cli_session_commands[];
 extern const cli_command cli_session_id_commands[];
 extern const cli_command cli_tool_commands[];
 extern const cli_command cli_mcp_commands[];
+extern const cli_command cli_mcp_server_commands[];
 extern const cli_command cli_file_commands[];
 extern const cli_command cli_cp_commands[];
 extern const cli_command cli_admin_commands[];

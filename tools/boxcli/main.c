@@ -7,10 +7,10 @@
 #include "cli.h"
 
 static const cli_command *const tables[] = {
-    cli_process_commands,    cli_attach_commands,  cli_file_commands,       cli_cp_commands,
-    cli_run_commands,        cli_session_commands, cli_session_id_commands, cli_tool_commands,
-    cli_mcp_commands,        cli_admin_commands,   cli_control_commands,    cli_init_commands,
-    cli_completion_commands, cli_doctor_commands,  cli_drill_commands,
+    cli_process_commands, cli_attach_commands,     cli_file_commands,       cli_cp_commands,
+    cli_run_commands,     cli_session_commands,    cli_session_id_commands, cli_tool_commands,
+    cli_mcp_commands,     cli_mcp_server_commands, cli_admin_commands,      cli_control_commands,
+    cli_init_commands,    cli_completion_commands, cli_doctor_commands,     cli_drill_commands,
 };
 
 typedef struct found {
@@ -70,20 +70,30 @@ static const char options_text[] =
     "  --tenant=ID         act as this tenant (needs scope tenants.act)\n"
     "  --help, --version\n"
     "\n"
-    "run, exec and attach end with the program's exit code, 128 + N when signal N ended it, 124 "
-    "when it "
-    "timed out,\n"
-    "125 for all that is not the program's (Box failed, boxcli was misused, the output cannot be "
-    "written),\n"
-    "126 when it cannot be executed, 127 when it does not exist. Other commands end with 0 (done), "
+    "run, exec, attach and mcp-server run end with the program's exit code, 128 + N when signal N "
+    "ended it,\n"
+    "124 when it timed out, 125 for all that is not the program's (Box failed, boxcli was misused, "
+    "the output\n"
+    "cannot be written), 126 when it cannot be executed, 127 when it does not exist. Other "
+    "commands end with 0 (done), "
     "1 (failed)\n"
     "or 2 (misused). All end with 141 when the reader of their output went away.\n";
 
-static int usage(FILE *to)
+/* In one write: it is longer than the stream's buffer, and why a part of it failed would be lost.
+ */
+static int usage(cli *c, FILE *to)
 {
-    fputs(usage_text, to);
-    (void)list_commands(to, NULL);
-    fputs(options_text, to);
+    char *text = NULL;
+    size_t len = 0;
+    FILE *memory = open_memstream(&text, &len);
+    if (memory == NULL)
+        return CLI_FAILED;
+    fputs(usage_text, memory);
+    (void)list_commands(memory, NULL);
+    fputs(options_text, memory);
+    if (fclose(memory) == 0 && fwrite(text, 1, len, to) != len)
+        c->output_errno = errno;
+    free(text);
     return to == stdout ? CLI_OK : CLI_MISUSED;
 }
 
@@ -159,7 +169,7 @@ static int parse_global(cli *c, int argc, char **argv, int *code)
             c->plaintext = true;
             at++;
         } else if (strcmp(argv[at], "--help") == 0 || strcmp(argv[at], "-h") == 0) {
-            *code = usage(stdout);
+            *code = usage(c, stdout);
             return -1;
         } else if (strcmp(argv[at], "--version") == 0) {
             puts("boxcli " BOX_VERSION);
@@ -211,13 +221,13 @@ static int take_json(cli *c, int argc, char **argv)
 static int run(cli *c, int argc, char **argv)
 {
     if (strcmp(argv[0], "help") == 0)
-        return usage(stdout);
+        return usage(c, stdout);
     if (strcmp(argv[0], "commands") == 0) /* for completion */
         return name_commands();
     found f = find(argc, argv);
     if (f.command == NULL)
         return unknown(argc, argv);
-    c->is_program = is_program(f.command->noun);
+    c->is_program = is_program(f.command->noun) || f.command->run == cli_mcp_server_commands[0].run;
     if (c->is_program)
         argp_err_exit_status = CLI_BOX_FAILED;
     argc = take_json(c, argc, argv);
@@ -237,7 +247,7 @@ int main(int argc, char **argv)
     argp_err_exit_status = CLI_MISUSED;
     int at = parse_global(&c, argc, argv, &code);
     if (at >= 0)
-        code = at < argc ? run(&c, argc - at, argv + at) : usage(stderr);
+        code = at < argc ? run(&c, argc - at, argv + at) : usage(&c, stderr);
     if (fflush(stdout) != 0 && c.output_errno == 0)
         c.output_errno = errno;
     if (ferror(stdout) != 0)

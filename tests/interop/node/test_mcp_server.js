@@ -43,10 +43,9 @@ function closure(name) {
 
 const status = () => JSON.parse(boxcli('process', 'get', '--json', 'mcp', 'files')).process;
 
-async function connect() {
+async function connect(args = ['attach', '--stdio', '--detach-on-eof', 'mcp', 'files']) {
   const client = new Client({ name: 'box-test', version: '1' });
-  const transport = new StdioClientTransport({
-    command: BOXCLI, args: ['attach', '--stdio', '--detach-on-eof', 'mcp', 'files'], env: environment });
+  const transport = new StdioClientTransport({ command: BOXCLI, args, env: environment });
   await client.connect(transport);
   open.push(client);
   return { client, pid: transport.pid };
@@ -108,6 +107,31 @@ test('a client that is killed can be followed by another, and the server lives',
   assert.deepStrictEqual([status().pid, status().startedAt], [before.pid, before.startedAt]);
   await again.client.close();
   assert.match(status().state, /RUNNING/);
+});
+
+// What a client's configuration names: the server as it lies on this machine, behind boxcli mcp-server run.
+test('a server of this machine, by one command', async () => {
+  const entry = ['mcp-server', 'run', '--session', 'mcp-run', '--id', 'files', '--memory', '1GiB', '--pids', '200',
+    '--project', MODULES, '--', process.execPath, `${MODULES}/node_modules/${SERVER}/dist/index.js`, '/workspace'];
+  const running = () => JSON.parse(boxcli('process', 'get', '--json', 'mcp-run', 'files')).process;
+  try {
+    const first = await connect(entry);
+    const wrote = await first.client.callTool({ name: 'write_file',
+      arguments: { path: '/workspace/note.txt', content: 'hé\n' } });
+    assert.ok(!wrote.isError, text(wrote));
+    const { pid } = running();
+    process.kill(first.pid, 'SIGKILL');
+    await first.client.close().catch(() => {});
+    const again = await connect([...entry.slice(0, 2), '--take-over', ...entry.slice(2)]);
+    const read = await again.client.callTool({ name: 'read_text_file', arguments: { path: '/workspace/note.txt' } });
+    assert.strictEqual(text(read), 'hé\n');
+    assert.strictEqual(running().pid, pid);
+    await again.client.close();
+    boxcli('mcp-server', 'stop', 'mcp-run', 'files');
+    assert.match(running().state, /EXITED/);
+  } finally {
+    boxcli('session', 'delete', '--allow-missing', 'mcp-run');
+  }
 });
 
 // Nothing ever falls back to the host: attaching, or starting, without Box fails with the reason.

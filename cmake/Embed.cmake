@@ -1,0 +1,15 @@
+# cmake -DOUT=scripts -DPREFIX=drill -DFILES=a.py,b.sh -P Embed.cmake: each script as `const char PREFIX_NAME[]` in
+# OUT.c, declared in OUT.h.
+string(REPLACE "," ";" files "${FILES}")
+get_filename_component(name ${OUT} NAME)
+set(header "/* Made from scripts by cmake/Embed.cmake. */\n#pragma once\n\n")
+set(source "#include \"${name}.h\"\n")
+foreach(file IN LISTS files)
+    get_filename_component(name ${file} NAME_WE)
+    file(READ ${file} bytes HEX)
+    string(REGEX REPLACE "(..)" "0x\\1," bytes "${bytes}")
+    string(APPEND header "extern const char ${PREFIX}_${name}[];\n")
+    string(APPEND source "\nconst char ${PREFIX}_${name}[] = {${bytes}0x00};\n")
+endforeach()
+file(WRITE ${OUT}.h "${header}")
+file(WRITE ${OUT}.c "${source}")
