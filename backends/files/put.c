@@ -9,8 +9,6 @@
 #include "base/id.h"
 #include "files/sha256.h"
 
-enum { NAMES = 16 /* tries for one that is free */ };
-
 int box_put_all(const box_files_worker *w, int fd, const void *data, size_t len, box_error *err)
 {
     const uint8_t *at = data;
@@ -89,14 +87,14 @@ static int look_at_old(box_files_worker *w, box_put *put, unsigned flags, const 
 
 /* --- writing beside --------------------------------------------------------------------------- */
 
-static void make_name(char out[32])
+void box_put_name(char out[BOX_PUT_NAME])
 {
     uint8_t bytes[8];
     char hex[17];
     if (getrandom(bytes, sizeof bytes, 0) != (ssize_t)sizeof bytes)
         memset(bytes, 0, sizeof bytes); /* a name that is taken is tried again */
     box_hex(bytes, sizeof bytes, hex);
-    (void)snprintf(out, 32, ".box-%s", hex);
+    (void)snprintf(out, BOX_PUT_NAME, ".box-%s", hex);
 }
 
 /* A file without a name where the file system can (O_TMPFILE of open(2)), else with one of its
@@ -105,10 +103,10 @@ static int open_beside(const box_files_worker *w, box_put *put, box_error *err)
 {
     int dir = put->place.dir;
     put->fd = openat(dir, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
-    for (int i = 0; put->fd < 0 && i < NAMES; i++) {
+    for (int i = 0; put->fd < 0 && i < BOX_PUT_NAMES; i++) {
         if (errno != EOPNOTSUPP && errno != EISDIR && errno != EEXIST)
             return box_place_fail(err, "write", w->path);
-        make_name(put->temporary);
+        box_put_name(put->temporary);
         put->fd =
             openat(dir, put->temporary, O_CREAT | O_EXCL | O_NOFOLLOW | O_RDWR | O_CLOEXEC, 0600);
     }
@@ -153,9 +151,9 @@ static int link_as(const box_put *put, const char *name)
 /* Gives the file a name of its own, so that it can be renamed. */
 static int name_it(const box_files_worker *w, box_put *put, box_error *err)
 {
-    for (int i = 0; put->temporary[0] == '\0' && i < NAMES; i++) {
-        char name[32];
-        make_name(name);
+    for (int i = 0; put->temporary[0] == '\0' && i < BOX_PUT_NAMES; i++) {
+        char name[BOX_PUT_NAME];
+        box_put_name(name);
         if (link_as(put, name) == 0)
             memcpy(put->temporary, name, sizeof name);
         else if (errno != EEXIST)

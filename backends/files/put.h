@@ -5,13 +5,15 @@
 
 #include "files/place.h"
 
+enum { BOX_PUT_NAME = 32, BOX_PUT_NAMES = 16 /* tries for one that is free */ };
+
 typedef struct box_put {
     box_place place; /* dir is owned */
     int fd;
-    char temporary[32]; /* its name meanwhile; "" = none */
-    bool exists;        /* there was a file at the place */
-    struct stat old;    /* then */
-    mode_t mode;        /* it will have */
+    char temporary[BOX_PUT_NAME]; /* its name meanwhile; "" = none */
+    bool exists;                  /* there was a file at the place */
+    struct stat old;              /* then */
+    mode_t mode;                  /* it will have */
 } box_put;
 
 enum {
@@ -30,6 +32,9 @@ int box_put_write(box_files_worker *w, box_put *put, const void *data, size_t le
 /* FILE_CONFLICT when what is at the place is not what was there at the begin. */
 int box_put_commit(box_files_worker *w, box_put *put, box_error *err) BOX_MUST_USE;
 void box_put_done(box_put *put);
+
+/* A name for what gets its own by a rename; it may be taken. */
+void box_put_name(char out[BOX_PUT_NAME]);
 
 /* Writes all of it. */
 int box_put_all(const box_files_worker *w, int fd, const void *data, size_t len, box_error *err)

@@ -633,6 +633,20 @@ class Move(Case):
         self.assertEqual(self.move("l", "/tmp/l").link_target, "to")
         self.fails(CONFLICT, "FILE_CONFLICT", lambda: self.move("d", "/tmp/d"))
 
+    def test_a_link_from_another_file_system_replaces_in_one_step(self):
+        long = "x" * 300  # takes a block
+        self.sh(f"ln -s to a; ln -s {long} b; touch /tmp/a /tmp/b")
+        self.assertEqual(self.move("a", "/tmp/a", overwrite=True).link_target, "to")
+        self.sh("head -c 1G /dev/zero >/tmp/all 2>/dev/null || :")
+        self.fails(StatusCode.RESOURCE_EXHAUSTED, "QUOTA",
+                   lambda: self.move("b", "/tmp/b", overwrite=True))
+        self.assertEqual((self.file("StatFile", "/tmp/b").info.kind,
+                          self.file("StatFile", "b").info.link_target),
+                         (self.f.FILE_KIND_REGULAR, long))
+        self.sh("rm /tmp/all")
+        self.assertEqual(self.move("b", "/tmp/b", overwrite=True).link_target, long)
+        self.assertEqual(self.sh("find /tmp -name '.box-*'"), "")
+
     def test_what_is_wrong_is_named(self):
         self.sh("mkdir d d2; touch f d2/x")
         self.missing(lambda: self.move("none", "x"))
