@@ -274,6 +274,18 @@ class Interrupts(Case):
         self.assertIn(child.wait(10), (130, 137))
         lib.wait_for(lambda: not self.commands_in(self.sid), "nothing runs in the session", 5)
 
+    def test_what_nohup_and_the_shell_ignore_stays_ignored(self):
+        self.client.create(self.sid)
+        for number in (signal.SIGHUP, signal.SIGINT):
+            before = signal.signal(number, signal.SIG_IGN)
+            try:
+                child = self.start("exec", self.sid, "--shell", "echo ready; sleep 0.5; echo done")
+            finally:
+                signal.signal(number, before)
+            self.assertEqual(child.stdout.readline(), b"ready\n")
+            child.send_signal(number)
+            self.assertEqual((child.wait(10), child.stdout.read()), (0, b"done\n"))
+
     def test_killing_boxcli_kills_the_command(self):
         self.client.create(self.sid)
         child = self.start("exec", self.sid, "--timeout", "100s", "--", "sleep", "99")

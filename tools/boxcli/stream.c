@@ -209,14 +209,18 @@ static int finish(const cli *c, const stream *s)
     return cli_verdict_code(c, s->verdict);
 }
 
+/* What nohup, or a shell for what is in the background, has set to be ignored stays so: a signalfd
+ * would be told of it (signal(7): what is blocked is not thrown away). */
 int cli_open_signals(void)
 {
+    static const int signals[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
     sigset_t set;
     (void)sigemptyset(&set);
-    (void)sigaddset(&set, SIGINT);
-    (void)sigaddset(&set, SIGTERM);
-    (void)sigaddset(&set, SIGHUP);
-    (void)sigaddset(&set, SIGQUIT);
+    for (size_t i = 0; i < BOX_COUNT(signals); i++) {
+        struct sigaction now;
+        if (sigaction(signals[i], NULL, &now) == 0 && now.sa_handler != SIG_IGN)
+            (void)sigaddset(&set, signals[i]);
+    }
     int fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
     if (fd >= 0) /* else they end boxcli, and with it the call */
         (void)sigprocmask(SIG_BLOCK, &set, NULL);
