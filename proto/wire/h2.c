@@ -1,14 +1,33 @@
 #include <assert.h>
+#include <stdarg.h>
+#include <stdio.h>
 
 #include "base/alloc.h"
 #include "base/limits.h"
 #include "wire/h2_internal.h"
 
+void box_h2_blame(box_h2 *h, box_reason reason, const char *fmt, ...)
+{
+    if (h->why != NULL)
+        return;
+    char text[BOX_ERROR_MSG];
+    va_list args;
+    va_start(args, fmt);
+    (void)vsnprintf(text, sizeof text, fmt, args); /* a cut text is still a text */
+    va_end(args);
+    h->why = box_alloc(sizeof *h->why);
+    (void)box_fail(h->why, reason, "%s", text);
+}
+
+void box_h2_why(const box_h2 *h, box_error *out)
+{
+    *out = h->why != NULL ? *h->why : (box_error){0};
+}
+
 void box_h2_break(box_h2 *h, const char *text)
 {
     h->is_broken = true;
-    if (h->why.reason == BOX_NONE)
-        (void)box_fail(&h->why, BOX_RUNTIME_UNAVAILABLE, "the connection is broken: %s", text);
+    box_h2_blame(h, BOX_RUNTIME_UNAVAILABLE, "the connection is broken: %s", text);
 }
 
 void box_h2_kill(box_h2 *h, const char *text)
@@ -94,7 +113,8 @@ box_h2 *box_h2_new(const box_h2_config *config, const box_h2_events *events, voi
 
 static void lose_stream(box_h2_stream *s)
 {
-    box_error why = s->h->why;
+    box_error why;
+    box_h2_why(s->h, &why);
     if (s->h->config.server)
         (void)box_fail(&why, BOX_CANCELLED, "the connection was lost");
     else if (why.reason == BOX_NONE)
@@ -109,8 +129,7 @@ void box_h2_free(box_h2 *h)
     if (h == NULL)
         return;
     h->is_closing = true;
-    if (h->why.reason == BOX_NONE)
-        (void)box_fail(&h->why, BOX_RUNTIME_UNAVAILABLE, "the connection is closed");
+    box_h2_blame(h, BOX_RUNTIME_UNAVAILABLE, "the connection is closed");
     while (!box_list_empty(&h->streams)) {
         box_h2_stream *s = BOX_CONTAINER(h->streams.next, box_h2_stream, link);
         if (!h->config.server && s->remote_end) {
@@ -127,6 +146,7 @@ void box_h2_free(box_h2 *h)
     free((char *)(uintptr_t)h->config.scheme);
     free((char *)(uintptr_t)h->config.authority);
     free((char *)(uintptr_t)h->config.user_agent);
+    free(h->why);
     free(h);
 }
 
@@ -157,7 +177,7 @@ int box_h2_receive(box_h2 *h, const uint8_t *data, size_t len, box_error *err)
     }
     if (!h->is_broken)
         return 0;
-    *err = h->why;
+    box_h2_why(h, err);
     return -1;
 }
 
@@ -213,7 +233,7 @@ int box_h2_send(box_h2 *h, box_buf *out, size_t max_bytes, box_error *err)
     h->sink = NULL;
     if (!h->is_dead)
         return 0;
-    *err = h->why;
+    box_h2_why(h, err);
     return -1;
 }
 

@@ -123,12 +123,12 @@ static void goaway_came(box_h2 *h, const nghttp2_goaway *frame)
     h->pinged_too_often = frame->error_code == NGHTTP2_ENHANCE_YOUR_CALM &&
                           frame->opaque_data_len == sizeof pings - 1 &&
                           memcmp(frame->opaque_data, pings, sizeof pings - 1) == 0;
-    if (!h->config.server && h->why.reason == BOX_NONE)
-        (void)box_fail(
-            &h->why, BOX_RUNTIME_UNAVAILABLE, "the server closes the connection (%s%s%.*s)",
-            nghttp2_http2_strerror(frame->error_code), frame->opaque_data_len > 0 ? ": " : "",
-            (int)(frame->opaque_data_len < 80 ? frame->opaque_data_len : 80),
-            frame->opaque_data_len > 0 ? (const char *)frame->opaque_data : "");
+    if (!h->config.server)
+        box_h2_blame(h, BOX_RUNTIME_UNAVAILABLE, "the server closes the connection (%s%s%.*s)",
+                     nghttp2_http2_strerror(frame->error_code),
+                     frame->opaque_data_len > 0 ? ": " : "",
+                     (int)(frame->opaque_data_len < 80 ? frame->opaque_data_len : 80),
+                     frame->opaque_data_len > 0 ? (const char *)frame->opaque_data : "");
     h->is_closing = true;
     if (h->events.goaway != NULL)
         h->events.goaway(h->owner);
@@ -202,10 +202,10 @@ static int on_invalid_frame(nghttp2_session *session, const nghttp2_frame *frame
 {
     (void)session, (void)frame;
     box_h2 *h = arg;
-    if (h->why.reason == BOX_NONE && error != NGHTTP2_ERR_REFUSED_STREAM &&
-        error != NGHTTP2_ERR_STREAM_CLOSED && frame->hd.stream_id == 0)
-        (void)box_fail(&h->why, BOX_RUNTIME_UNAVAILABLE, "the peer breaks HTTP/2: %s",
-                       nghttp2_strerror(error));
+    if (error != NGHTTP2_ERR_REFUSED_STREAM && error != NGHTTP2_ERR_STREAM_CLOSED &&
+        frame->hd.stream_id == 0)
+        box_h2_blame(h, BOX_RUNTIME_UNAVAILABLE, "the peer breaks HTTP/2: %s",
+                     nghttp2_strerror(error));
     return 0;
 }
 

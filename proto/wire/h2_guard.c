@@ -10,8 +10,7 @@ void box_h2_guard_end(box_h2 *h, const char *text)
 {
     if (h->is_broken)
         return;
-    if (h->why.reason == BOX_NONE)
-        (void)box_fail(&h->why, BOX_RATE_LIMIT, "the client costs too much: %s", text);
+    box_h2_blame(h, BOX_RATE_LIMIT, "the client costs too much: %s", text);
     box_h2_break(h, text);
     box_h2_check(h, nghttp2_submit_goaway(h->session, NGHTTP2_FLAG_NONE,
                                           nghttp2_session_get_last_proc_stream_id(h->session),

@@ -180,10 +180,15 @@ struct box_h2 {
     h2_guard guard;
     h2_scan scan;
     h2_rules rules;
-    box_error why; /* of is_broken or is_closing */
+    box_error
+        *why; /* of is_broken or is_closing; NULL: nothing is wrong. Large, and rarely there */
 };
 
 /* h2.c */
+/* Why nothing goes on here: what is said first counts. */
+void box_h2_blame(box_h2 *h, box_reason reason, const char *fmt, ...) BOX_PRINTF(3, 4);
+/* NONE when nothing was said. */
+void box_h2_why(const box_h2 *h, box_error *out);
 /* A fatal result of nghttp2 ends the connection. */
 void box_h2_check(box_h2 *h, int rv);
 void box_h2_kill(box_h2 *h, const char *text);

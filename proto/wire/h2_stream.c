@@ -112,8 +112,8 @@ void box_h2_stream_gone(box_h2_stream *s, uint32_t code)
     /* One that began to answer has looked at it, whatever it says then. */
     s->is_refused = (code == NGHTTP2_REFUSED_STREAM && !s->head_seen) || !s->head_sent;
     box_h2_status_from_reset(s->is_refused ? NGHTTP2_REFUSED_STREAM : code, &why);
-    if (s->is_refused && s->h->why.reason != BOX_NONE)
-        why = s->h->why;
+    if (s->is_refused && s->h->why != NULL)
+        why = *s->h->why;
     box_h2_stream_closed(s, &why, NULL);
     box_h2_stream_release(s);
 }
@@ -253,7 +253,7 @@ int box_h2_request_start(box_h2 *h, const char *path, const box_metadata *metada
 {
     assert(!h->config.server);
     if (h->is_broken || h->is_closing) {
-        *err = h->why;
+        box_h2_why(h, err);
         return -1;
     }
     BOX_AUTO(box_freep) h2_block *block =

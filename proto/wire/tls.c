@@ -348,7 +348,13 @@ void box_tls_consume(box_tls *t, size_t len)
 {
     box_buf_consume(&t->out, len);
     /* The handshake sent more than an idle connection ever needs again. */
-    if (t->ready && t->written == 0 && box_buf_len(&t->out) == 0)
+    if (t->ready && t->written == 0)
+        box_tls_rest(t);
+}
+
+void box_tls_rest(box_tls *t)
+{
+    if (box_buf_len(&t->out) == 0)
         box_buf_done(&t->out);
 }
 

@@ -55,6 +55,8 @@ int box_tls_write(box_tls *t, const uint8_t *data, size_t len, box_error *err) B
 /* Ciphertext to send: borrowed until consumed. */
 box_bytes box_tls_pending(const box_tls *t);
 void box_tls_consume(box_tls *t, size_t len);
+/* Nothing is sent for a while: gives back the memory of what was. */
+void box_tls_rest(box_tls *t);
 /* Handshake done, ALPN is h2. */
 bool box_tls_is_ready(const box_tls *t);
 /* Queues close_notify. */

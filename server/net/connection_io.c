@@ -31,6 +31,26 @@ static void update_watch(connection *c)
     box_connection_watch(c, (read ? BOX_READABLE : 0) | (c->blocked ? BOX_WRITABLE : 0));
 }
 
+/* Encrypts what c->out or, when that is empty, HTTP/2 has. The plain bytes stay nowhere, so an idle
+ * connection needs no buffer for them. */
+static int seal(connection *c, box_error *err)
+{
+    box_buf *plain = box_buf_len(&c->out) > 0 ? &c->out : &c->nl->to_seal;
+    box_error unused;
+    if (plain != &c->out && c->rpc != NULL &&
+        box_h2_send(box_rpc_connection_h2(c->rpc), plain, BOX_SEND_BYTES, err) < 0) {
+        /* Its last words, for who closes the connection. */
+        BOX_IGNORE(box_buf_add(&c->out, box_buf_data(plain), box_buf_len(plain), &unused));
+        box_buf_clear(plain);
+        return -1;
+    }
+    int rc = box_buf_len(plain) > 0
+                 ? box_tls_write(c->tls, box_buf_data(plain), box_buf_len(plain), err)
+                 : 0;
+    box_buf_clear(plain);
+    return rc;
+}
+
 /* What can be sent now; more is taken from HTTP/2 only when nothing waits, so that at most one
  * piece of each connection lies here. */
 static int next_bytes(connection *c, box_bytes *out, box_error *err)
@@ -40,17 +60,15 @@ static int next_bytes(connection *c, box_bytes *out, box_error *err)
         *out = box_tls_pending(c->tls);
         if (out->len > 0 || !box_tls_is_ready(c->tls))
             return 0;
+        if (seal(c, err) < 0)
+            return -1;
+        *out = box_tls_pending(c->tls);
+        return 0;
     }
     if (box_buf_len(&c->out) == 0 && c->rpc != NULL &&
         box_h2_send(box_rpc_connection_h2(c->rpc), &c->out, BOX_SEND_BYTES, err) < 0)
         return -1;
     *out = (box_bytes){box_buf_data(&c->out), box_buf_len(&c->out)};
-    if (c->tls == NULL || out->len == 0)
-        return 0;
-    if (box_tls_write(c->tls, out->data, out->len, err) < 0)
-        return -1;
-    box_buf_clear(&c->out);
-    *out = box_tls_pending(c->tls);
     return 0;
 }
 

@@ -59,12 +59,24 @@ static void send_stranger_away(connection *c)
     box_connection_begin_closing(c);
 }
 
+/* Its last call is over: buffers that were large for an answer are not kept for the next. */
+static void rest(connection *c)
+{
+    if (box_buf_len(&c->out) == 0)
+        box_buf_done(&c->out);
+    if (c->tls != NULL)
+        box_tls_rest(c->tls);
+}
+
 static void sweep(connection *c)
 {
-    if (box_rpc_connection_sweep(c->rpc, box_now()))
-        box_connection_want_sweep(c);
-    else
+    if (!box_rpc_connection_sweep(c->rpc, box_now())) {
         box_connection_handle(c, EVENT_FORCE);
+        return;
+    }
+    box_connection_want_sweep(c);
+    if (c->life.sweep_at == BOX_TIME_NEVER)
+        rest(c);
 }
 
 static void act(connection *c, box_life_action action)

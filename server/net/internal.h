@@ -30,6 +30,7 @@ struct net_loop {
     atomic_uint waiting; /* connections that wait for a turn of their own (connection.h) */
     uint8_t *read_bytes; /* BOX_READ_BYTES, for whichever connection reads */
     box_buf plain;       /* the same, decrypted */
+    box_buf to_seal;     /* what whichever connection sends, until it is encrypted */
     box_timer *drain_timer;
     unsigned drain_step; /* in the table of net.c */
     bool draining;

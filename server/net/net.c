@@ -23,6 +23,7 @@ static void loop_init(net_loop *nl, box_net *n, box_loop *loop)
     nl->read_bytes = box_alloc(BOX_READ_BYTES);
     /* OpenSSL may hold one record of 16 KiB from before. */
     box_buf_init(&nl->plain, 2 * BOX_READ_BYTES);
+    box_buf_init(&nl->to_seal, 2 * BOX_SEND_BYTES);
     box_list_init(&nl->connections);
     box_loop_post(loop, loop_start, nl);
 }
@@ -80,6 +81,7 @@ void box_net_free(box_net *n)
         box_connection_event_all(nl, EVENT_FORCE);
         box_connection_reap_all(nl);
         box_buf_done(&nl->plain);
+        box_buf_done(&nl->to_seal);
         free(nl->read_bytes);
     }
     for (unsigned i = 0; i < n->n_listeners; i++)
