@@ -132,6 +132,10 @@ static void nothing_of_the_system_can_be_written(void **state)
            "cat /proc/sysrq-trigger /proc/kcore /proc/keys /proc/timer_list /proc/cmdline "
            "/proc/latency_stats /proc/acpi/* 2>/dev/null | wc -c",
            "0");
+    expect(&box,
+           "cd /proc; for d in acpi driver scsi asound; do "
+           "ls -A $d 2>/dev/null; (: > $d/box-test) 2>/dev/null && echo wrote $d; done; true",
+           "");
     expect(&box, "cat /proc/sys/user/max_user_namespaces", "0");
     expect(&box,
            "for d in /tmp /home /workspace /dev/shm /var/tmp; do echo x > $d/f && cat $d/f; "
