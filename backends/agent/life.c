@@ -118,7 +118,9 @@ static void begin(box_agent *a, box_command *c, const box_agent_start *start, si
     if (start->timeout_ns != 0)
         c->deadline = box_time_add(a->now, start->timeout_ns);
     c->give_up = box_time_add(a->now, BOX_AGENT_START_SECONDS * BOX_SECOND);
-    c->look_ns = a->reapers ? BOX_AGENT_TICK_MS * BOX_MS : BOX_AGENT_LOOK_US * BOX_US;
+    c->look_ns = a->reapers     ? BOX_AGENT_TICK_MS * BOX_MS
+                 : a->was_short ? BOX_AGENT_LATER_LOOK_US * BOX_US
+                                : BOX_AGENT_LOOK_US * BOX_US;
     c->tick = box_time_add(a->now, c->look_ns);
     box_slot_clear(&a->slots[c->slot]);
     if (!box_agent_need_zygote(a)) {
@@ -191,6 +193,7 @@ void box_life_answered(box_agent *a, box_command *c)
         return;
     }
     c->state = BOX_COMMAND_RUNNING;
+    a->was_short = c->reaped;
     c->started_pid = box_slot_pid(a, c);
     c->reaper = box_slot_reaper(a, c);
     c->pid = c->reaped ? 0 : c->started_pid;

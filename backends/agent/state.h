@@ -50,6 +50,7 @@ typedef struct box_agent {
     box_tree *standby_tree;   /* of the child that is ordered, or waits; NULL = there is none */
     box_command *standby_for; /* whose START it takes; NULL = the next one's */
     bool standby_failed;      /* the next START or sweep tries again */
+    bool was_short;           /* the last command had ended before anybody looked */
     bool more_children;       /* reaping was broken off to look at the rest */
     bool strays;              /* children of a dead subreaper are to be killed */
     box_walk *walk;           /* for them and for killing; only with subreapers */
