@@ -48,6 +48,7 @@ typedef struct cli_command {
 extern const cli_command cli_run_commands[];
 extern const cli_command cli_attach_commands[];
 extern const cli_command cli_process_commands[];
+extern const cli_command cli_port_commands[];
 extern const cli_command cli_session_commands[];
 extern const cli_command cli_session_id_commands[];
 extern const cli_command cli_tool_commands[];
