@@ -4,6 +4,7 @@ sandbox plants, and swaps under the server's hands, leads nowhere. One class a r
 import contextlib
 import hashlib
 import os
+import subprocess
 import time
 
 import grpc
@@ -274,6 +275,43 @@ class Row32(Case):
         caught.exception.details().encode()  # valid text, whatever the name is
 
 
+class E1(Case):
+    """The size was looked at before a command, and one call inside it could pass it."""
+
+    def test_one_call_cannot_pass_it(self):
+        self.client.create(self.sid, workspace_limit_bytes=16 * MIB)
+        r = self.client.run("fallocate -l 1G big; truncate -s 1G hole && dd if=/dev/zero of=hole bs=1M "
+                            "count=64 conv=notrunc; du -m . | cut -f1", self.sid)
+        self.assertIn(b"No space left on device", r.stderr_data)
+        self.assertLessEqual(int(r.stdout_data.split()[-1]), 16)
+
+
+class E2(Case):
+    """Calls of some kinds did not count."""
+
+    def test_every_way_in_is_bounded(self):
+        self.client.create(self.sid, workspace_limit_bytes=4 * MIB)
+        p = self.pb.process
+        self.client.run("head -c 100M /dev/zero >command", self.sid)
+        self.sh("rm command")
+        self.client.processes.StartManagedProcess(p.StartManagedProcessRequest(
+            session_id=self.sid, spec=p.ProcessSpec(shell_command="head -c 100M /dev/zero >process")))
+        self.client.processes.WaitManagedProcess(p.WaitManagedProcessRequest(session_id=self.sid),
+                                                 timeout=60)
+        self.assertLessEqual(int(self.sh("stat -c %s process")), 4 * MIB)
+        self.sh("rm process")
+        self.assertEqual(self.attempt("WriteFile", "file", data=bytes(5 * MIB)), "QUOTA")
+        self.file("WriteFile", "a", data=bytes(3 * MIB))
+        self.assertEqual(self.attempt("WriteFile", "a", data=bytes(2 * MIB),
+                                      mode=self.f.WRITE_MODE_APPEND), "QUOTA")
+        tools = self.pb.tool
+        r = self.client.tools.CallTool(tools.CallToolRequest(
+            session_id=self.sid, tool="write",
+            arguments_json='{"path": "b", "content": "%s"}' % ("x" * (3 * MIB))), timeout=60)
+        self.assertIn("space", r.error.lower(), r)
+        self.assertEqual(self.sh("ls"), "a")
+
+
 class E3(Case):
     """A full workspace refused everything, removing included."""
 
@@ -283,6 +321,37 @@ class E3(Case):
         self.assertEqual(self.attempt("WriteFile", "a", data=b"x" * 8192), "QUOTA")
         self.assertEqual(self.file("RemoveFile", "fill").removed, 1)
         self.file("WriteFile", "a", data=b"x" * 8192)
+
+
+class E4(Case):
+    """Holes counted as full, links again and again, and names not at all."""
+
+    def test_blocks_and_names_count(self):
+        self.client.create(self.sid, workspace_limit_bytes=16 * MIB)
+        self.sh("truncate -s 100G hole; head -c 12M /dev/zero >one; "
+                "for i in $(seq 200); do ln one link$i; done; head -c 2M /dev/zero >two")
+        self.assertEqual(self.sh("stat -c %s hole one two; ls | wc -l").split(),
+                         [str(100 << 30), str(12 * MIB), str(2 * MIB), "203"])
+        r = self.client.run(["python3", "-c", "import errno, os\nos.mkdir('n')\nfor i in range(10**6):\n"
+                             "    try: os.close(os.open(f'n/{i}', os.O_CREAT))\n"
+                             "    except OSError as e: print(i, errno.errorcode[e.errno]); break"], self.sid)
+        made, why = r.stdout_data.split()
+        self.assertEqual(why, b"ENOSPC")
+        self.assertLessEqual(int(made), 16 * MIB // 4096)
+
+
+class E5(Case):
+    """The whole tree was walked before and after each command: here is one that nothing can walk."""
+
+    def test_nothing_walks(self):
+        self.client.create(self.sid, workspace_limit_bytes=64 * MIB)
+        self.completes(self.client.run(
+            ["python3", "-c", "import os\nos.mkdir('shut')\nopen('shut/f', 'wb').write(bytes(1 << 20))\n"
+             "os.chmod('shut', 0)\nfor i in range(6000):\n    os.mkdir('d' * 40)\n    os.chdir('d' * 40)\n"],
+            self.sid, timeout=60))
+        for _ in range(20):
+            self.assertEqual(self.sh("echo x"), "x")
+        self.assertEqual(self.client.get(self.sid).total_execs, 21)
 
 
 class E6(Case):
@@ -398,6 +467,31 @@ class E15(Case):
             self.assertEqual(self.attempt("ReadFile", path), reason, path)
         self.fails(StatusCode.PERMISSION_DENIED, "PERMISSION",
                    lambda: self.file("WriteFile", "/etc/passwd", data=b"x"))
+
+
+class E17(Case):
+    """What the sandbox's users wrote to a folder of the host was root's, and its owner could not
+    remove it."""
+
+    def test_the_owner_owns_it(self):
+        self.shared_session()
+        path = os.path.join(self.roots.path, self.sid)
+        self.sh("mkdir -p a/b; echo x >a/b/c; chmod 600 a/b/c; ln -s c a/b/l; mkfifo a/p")
+        self.file("WriteFile", "by/file/call", data=b"x")
+        p = self.pb.process
+        self.client.processes.StartManagedProcess(p.StartManagedProcessRequest(
+            session_id=self.sid, spec=p.ProcessSpec(shell_command="echo x >by/process")))
+        self.client.processes.WaitManagedProcess(p.WaitManagedProcessRequest(session_id=self.sid),
+                                                 timeout=60)
+        found = [os.path.join(top, name) for top, folders, files in os.walk(path)
+                 for name in folders + files]
+        self.assertEqual(len(found), 9)
+        self.assertEqual({(os.lstat(f).st_uid, os.lstat(f).st_gid) for f in found}, {(OWNER, OWNER)})
+        done = subprocess.run(["rm", "-r", f"{path}/a", f"{path}/by"], user=OWNER, group=OWNER,
+                              extra_groups=[], check=False, capture_output=True)
+        self.assertEqual((done.returncode, done.stderr), (0, b""))
+        self.assertEqual(self.sh("ls -A"), "")
+        self.host_is_untouched()
 
 
 if __name__ == "__main__":

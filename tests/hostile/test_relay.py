@@ -136,6 +136,70 @@ class C8(Case):
         self.assertEqual(self.wait().process.stderr_preview, b"the error\n")
 
 
+class C9(Case):
+    """Stopping one reached a helper outside only: the process went on inside."""
+
+    def test_what_is_stopped_is_gone_inside(self):
+        deaf = ("import os, signal, subprocess, time\n"
+                "for s in range(1, 65):\n"
+                "    try: signal.signal(s, signal.SIG_IGN)\n"
+                "    except (OSError, ValueError): pass\n"
+                "if os.fork() == 0: os.setsid()\n"
+                "print('deaf', flush=True)\n"
+                "time.sleep(1000)\n")
+        uid = self.client.get(self.sid).uid
+
+        def inside():
+            return [p for p in self.boxd.processes(uid)
+                    if (hostile_lib.name_of(p) or "").startswith("python")]
+        self.start(["python3", "-c", deaf], readiness=self.p.Readiness(stdout_line="deaf"),
+                   ready_timeout=20, stop_grace=0.2)
+        self.assertEqual(len(inside()), 2)
+        self.assertEqual(self.stop().verdict.signal, 9)
+        lib.wait_for(lambda: not inside(), "its whole tree is gone")
+
+
+class C10(Case):
+    """A lifetime of somebody else's (600 s) ended every process. Ours have none: neither the
+    session's time for commands nor a limit of the kernel is theirs."""
+
+    def test_no_clock_runs(self):
+        t = self.pb.types
+        sid = self.sid + "-short"
+        self.addCleanup(self.client.delete, sid)
+        spec = t.SessionSpec()
+        spec.command_timeout.FromMilliseconds(300)
+        self.client.sessions.CreateSession(self.pb.session.CreateSessionRequest(
+            session_id=sid, spec=spec))
+        process = self.p.ProcessSpec(shell_command="ulimit -t; sleep 1000")
+        self.client.processes.StartManagedProcess(self.p.StartManagedProcessRequest(
+            session_id=sid, spec=process))
+        for _ in range(3):
+            r = self.client.execs.Exec(self.pb.exec.ExecRequest(
+                session_id=sid, command=t.Command(shell_command="sleep 1000")), timeout=30)
+            self.assertEqual(r.verdict.status, t.VERDICT_STATUS_TIMED_OUT)
+        got = self.client.processes.GetManagedProcess(self.p.GetManagedProcessRequest(
+            session_id=sid)).process
+        self.assertEqual(got.state, self.p.PROCESS_STATE_RUNNING)
+        a = Attachment(self, stdout_offset=0, session_id=sid)
+        a.until(b"unlimited\n")
+
+
+class C11(Case):
+    """A process did not get the mounts that commands get."""
+
+    def test_both_see_the_same(self):
+        look = "cut -d' ' -f3- /proc/self/mountinfo; ls -A /workspace; cat /workspace/f; id; umask"
+        self.completes(self.client.run("echo text >/workspace/f", self.sid))
+        self.start(look)
+        a = Attachment(self, stdout_offset=0)
+        a.finish()
+        command = self.client.run(look, self.sid)
+        self.completes(command)
+        self.assertEqual(a.bytes["stdout"], command.stdout_data)
+        self.assertIn(b"text\n", command.stdout_data)
+
+
 class C12(Case):
     """An idle relay was dropped and took the process along."""
 
