@@ -114,6 +114,11 @@
 #define BOX_MAX_CONNECTIONS_PER_TENANT 2048
 /* TLS handshake and HTTP/2 preface must be done by then. */
 #define BOX_HANDSHAKE_TIMEOUT_SECONDS 10
+/* Steps of handshakes that may wait for a turn of their loop; while as many do, further ones are
+ * made by workers, so many at once for a loop: each is a fraction of a millisecond of a worker's
+ * time, which others wait for in their turn. */
+#define BOX_HANDSHAKES_ON_LOOP 2
+#define BOX_HANDSHAKE_STEPS    2
 /* Connections of one address that may end badly in a minute (configuration): failed or abandoned
  * handshakes, what breaks HTTP/2 or costs too much. Each costs a loop about what three calls do. */
 #define BOX_BAD_CONNECTIONS_PER_MINUTE 60

@@ -284,9 +284,9 @@ int box_tls_receive(box_tls *t, const uint8_t *data, size_t len, box_buf *out, b
         return box_fail(err, BOX_RUNTIME_UNAVAILABLE, "TLS: the connection has failed");
     t->in = data;
     t->in_len = len;
-    if (!t->ready && handshake(t, err) < 0)
-        return -1;
-    int rc = t->ready ? 1 : 0;
+    int rc = t->ready ? 1 : handshake(t, err);
+    if (rc == 0 && t->ready)
+        rc = 1;
     while (rc > 0)
         rc = read_some(t, out, closed, err);
     t->in = NULL;

@@ -71,6 +71,7 @@ static void close_now(connection *c)
         box_tally_remove(c->nl->net->peers, c->from.key, c->from.key_len);
     box_later_cancel(&c->flush);
     box_connection_cancel_turn(c);
+    box_handshake_leave(c);
     box_watch_free(box_take(c->watch));
     box_timer_free(box_take(c->timer));
     box_closep(&c->fd);

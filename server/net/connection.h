@@ -1,6 +1,6 @@
 /* One connection, as its two halves see it: connection.c has the states of its life,
- * connection_io.c moves the bytes between socket, TLS and HTTP/2, connection_time.c does what is
- * due while it is open. Nobody else includes it. */
+ * connection_io.c moves the bytes between socket, TLS and HTTP/2, handshake.c has workers do that
+ * for handshakes, connection_time.c does what is due while it is open. Nobody else includes it. */
 #pragma once
 
 #include "net/internal.h"
@@ -15,13 +15,16 @@ typedef enum connection_state {
     STATE_COUNT,
 } connection_state;
 
+typedef struct handshake_step handshake_step;
+
 struct connection {
     box_list link; /* net_loop.connections until freed */
     net_loop *nl;
     connection_state state;
     int fd;
-    box_later turn; /* of its own, for what costs: a step of a handshake, a piece of a flood;
-                       nothing is read while it waits for it */
+    box_later turn;       /* of its own, for what costs: a step of a handshake, a piece of a flood;
+                             nothing is read while it waits for it, or in net_loop.handshakes */
+    handshake_step *step; /* a worker makes it, and tls is not to be touched; or NULL */
     box_watch *watch;
     int watched;             /* events asked of watch */
     box_timer *timer;        /* handshake, closing, life: whichever the state has */
@@ -61,7 +64,20 @@ void box_connection_cancel_calls(connection *c);
 /* There may be streams now. */
 void box_connection_want_sweep(connection *c);
 
+/* handshake.c */
+/* A step of its handshake is to be made, and others wait already: workers make them in turn. */
+void box_handshake_wait(connection *c);
+/* It is closed: a step that runs belongs to nobody. */
+void box_handshake_leave(connection *c);
+
 /* connection_io.c */
+/* Reads at most size bytes. 0 or less: nothing came, and if it is over that was dealt with. */
+ssize_t box_connection_read(connection *c, uint8_t *data, size_t size);
+/* What box_tls_receive gave. */
+void box_connection_took(connection *c, int rc, bool closed, const box_buf *plain,
+                         const box_error *err);
+/* Whether it reads now, and waits to write, has changed. */
+void box_connection_look_again(connection *c);
 void box_connection_on_ready(void *arg, int events); /* of watch */
 void box_connection_on_output(void *arg);            /* of rpc */
 void box_connection_on_flush(box_later *later);      /* of flush */

@@ -24,11 +24,13 @@ void box_connection_watch(connection *c, int events)
     c->watched = events;
 }
 
-static void update_watch(connection *c)
+void box_connection_look_again(connection *c)
 {
-    bool read = !box_list_linked(&c->turn.link) &&
+    bool away = c->step != NULL;
+    bool read = !away && !box_list_linked(&c->turn.link) &&
                 (!c->blocked || c->blocked_received < BOX_BLOCKED_READ_BYTES);
-    box_connection_watch(c, (read ? BOX_READABLE : 0) | (c->blocked ? BOX_WRITABLE : 0));
+    bool write = !away && c->blocked;
+    box_connection_watch(c, (read ? BOX_READABLE : 0) | (write ? BOX_WRITABLE : 0));
 }
 
 /* Encrypts what c->out or, when that is empty, HTTP/2 has. The plain bytes stay nowhere, so an idle
@@ -93,7 +95,7 @@ void box_connection_set_blocked(connection *c, bool blocked, bool progress)
     c->blocked = blocked;
     if (changed && c->state == STATE_OPEN)
         box_connection_set_timer(c);
-    update_watch(c);
+    box_connection_look_again(c);
 }
 
 typedef enum sent { SENT_ALL, SENT_SOME, SENT_FAILED } sent;
@@ -143,6 +145,8 @@ static void note_broken(connection *c, const box_error *err)
 static void flush(connection *c)
 {
     box_error err = {0};
+    if (c->step != NULL)
+        return; /* its end wants another */
     size_t total;
     switch (send_bytes(c, &total, &err)) {
     case SENT_FAILED:
@@ -200,13 +204,22 @@ static bool is_suspect(const connection *c)
            (c->rpc != NULL && box_h2_is_costly(box_rpc_connection_h2(c->rpc)));
 }
 
+static bool is_shaking_hands(const connection *c)
+{
+    return c->state == STATE_HANDSHAKE && c->tls != NULL && !box_tls_is_ready(c->tls);
+}
+
 static void want_turn(connection *c)
 {
     if (box_list_linked(&c->turn.link))
         return;
+    if (is_shaking_hands(c) && atomic_load(&c->nl->waiting) >= BOX_HANDSHAKES_ON_LOOP) {
+        box_handshake_wait(c);
+        return;
+    }
     atomic_fetch_add(&c->nl->waiting, 1);
     box_loop_spare(c->nl->loop, &c->turn);
-    update_watch(c);
+    box_connection_look_again(c);
 }
 
 /* Feeds as much as others may wait for; returns how much that was. */
@@ -258,40 +271,54 @@ static void note_certificate(connection *c)
     c->peer.certificate = c->certificate;
 }
 
-static void feed_tls(connection *c, const uint8_t *data, size_t len)
+void box_connection_took(connection *c, int rc, bool closed, const box_buf *plain,
+                         const box_error *err)
 {
-    box_buf *plain = &c->nl->plain;
-    box_error err = {0};
-    bool closed = false;
-    box_buf_clear(plain);
     box_connection_want_flush(c); /* handshake messages, alerts */
-    int rc = box_tls_receive(c->tls, data, len, plain, &closed, &err);
     note_certificate(c);
     feed(c, box_buf_data(plain), box_buf_len(plain));
     if (rc < 0) {
         box_connection_end_badly(c);
-        box_log(BOX_DEBUG, "net.tls_failed", BOX_STR("peer", c->from.address), BOX_ERR(&err));
+        box_log(BOX_DEBUG, "net.tls_failed", BOX_STR("peer", c->from.address), BOX_ERR(err));
         box_connection_handle(c, EVENT_BROKEN);
     } else if (closed) {
         box_connection_handle(c, EVENT_PEER_END);
     }
 }
 
-static void receive(connection *c)
+static void feed_tls(connection *c, const uint8_t *data, size_t len)
 {
-    uint8_t *data = c->nl->read_bytes;
-    ssize_t n = recv(c->fd, data, is_suspect(c) ? BOX_SMALL_READ_BYTES : BOX_READ_BYTES, 0);
+    box_buf *plain = &c->nl->plain;
+    box_error err = {0};
+    bool closed = false;
+    box_buf_clear(plain);
+    int rc = box_tls_receive(c->tls, data, len, plain, &closed, &err);
+    box_connection_took(c, rc, closed, plain, &err);
+}
+
+ssize_t box_connection_read(connection *c, uint8_t *data, size_t size)
+{
+    ssize_t n = recv(c->fd, data, size, 0);
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
-        return;
+        return -1;
     if (n <= 0) {
         box_connection_handle(c, EVENT_PEER_END);
-        return;
+        return n;
     }
     c->spoke = true;
     box_life_heard(&c->life, box_loop_now(c->nl->loop));
+    return n;
+}
+
+static void receive(connection *c)
+{
+    uint8_t *data = c->nl->read_bytes;
+    ssize_t n = box_connection_read(c, data, is_suspect(c) ? BOX_SMALL_READ_BYTES : BOX_READ_BYTES);
+    if (n <= 0)
+        return;
     if (c->blocked) {
         c->blocked_received += (size_t)n;
-        update_watch(c);
+        box_connection_look_again(c);
     }
     if (c->state == STATE_CLOSING || c->state == STATE_LINGERING)
         return; /* dropped */
@@ -317,14 +344,14 @@ void box_connection_on_turn(box_later *later)
     else
         receive(c);
     if (c->state != STATE_CLOSED)
-        update_watch(c);
+        box_connection_look_again(c);
 }
 
 /* A step of a handshake costs as much as a hundred frames: those that come at once wait for each
  * other, not the calls of others for all of them. So do floods. */
 static bool is_costly(const connection *c)
 {
-    if (c->state == STATE_HANDSHAKE && c->tls != NULL && !box_tls_is_ready(c->tls))
+    if (is_shaking_hands(c))
         return true;
     return c->rpc != NULL && box_h2_is_costly(box_rpc_connection_h2(c->rpc));
 }
@@ -332,6 +359,8 @@ static bool is_costly(const connection *c)
 void box_connection_on_ready(void *arg, int events)
 {
     connection *c = arg;
+    if (c->step != NULL)
+        return;
     if ((events & BOX_READABLE) && is_costly(c))
         want_turn(c);
     else if (events & BOX_READABLE)

@@ -28,6 +28,8 @@ struct net_loop {
     bool accept_rested;                    /* since the last connection: said once in the log */
     box_list connections;
     atomic_uint waiting; /* connections that wait for a turn of their own (connection.h) */
+    box_list handshakes; /* those of them whose next step a worker makes */
+    unsigned steps;      /* that workers make now */
     uint8_t *read_bytes; /* BOX_READ_BYTES, for whichever connection reads */
     box_buf plain;       /* the same, decrypted */
     box_buf to_seal;     /* what whichever connection sends, until it is encrypted */
@@ -49,6 +51,7 @@ struct box_net {
     atomic_uint loops_listening; /* the last one to stop closes the listeners */
     atomic_uint_fast64_t connections_open;
     atomic_uint_fast64_t connections_total;
+    atomic_uint_fast64_t handshakes_queued;
     atomic_uint_fast64_t ended_badly, holds, refused_held, refused_peer; /* box_net_stats */
     atomic_bool draining;
     unsigned loops_drained; /* loop 0's */

@@ -25,6 +25,7 @@ static void loop_init(net_loop *nl, box_net *n, box_loop *loop)
     box_buf_init(&nl->plain, 2 * BOX_READ_BYTES);
     box_buf_init(&nl->to_seal, 2 * BOX_SEND_BYTES);
     box_list_init(&nl->connections);
+    box_list_init(&nl->handshakes);
     box_loop_post(loop, loop_start, nl);
 }
 
@@ -104,6 +105,7 @@ void box_net_stats_get(const box_net *n, box_net_stats *out)
         .holds = atomic_load(&n->holds),
         .refused_held = atomic_load(&n->refused_held),
         .refused_peer = atomic_load(&n->refused_peer),
+        .handshakes_queued = atomic_load(&n->handshakes_queued),
     };
 }
 

@@ -306,11 +306,13 @@ class TestServer:
     def peer(self, *first, **kwargs):
         return Peer(self, *first, **kwargs)
 
-    def counters(self):
-        """EchoService's, over a connection of its own."""
+    def counters(self, peer=None):
+        """EchoService's, over a connection of its own where none is given."""
         import echo_pb2
-        with self.peer() as peer:
-            return echo_pb2.GetCountersResponse.FromString(peer.ask(ECHO + "GetCounters").messages()[0])
+        if peer is None:
+            with self.peer() as own:
+                return self.counters(own)
+        return echo_pb2.GetCountersResponse.FromString(peer.ask(ECHO + "GetCounters").messages()[0])
 
     def stop(self):
         """Ends it; a crash or a sanitizer's finding shows in its exit status."""

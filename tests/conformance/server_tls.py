@@ -9,7 +9,7 @@ import ssl
 import subprocess
 import time
 
-from peer import ECHO, MIB, OK, PREFACE, SERVICE, WAIT_SECONDS, main, settings
+from peer import ECHO, MIB, OK, PREFACE, SERVICE, SETTINGS, WAIT_SECONDS, main, settings
 import lib
 
 
@@ -312,6 +312,71 @@ def row_139(server):
         for s in crowd:
             s.close()
         peer.works()
+
+
+class Handshake:
+    """One by hand: what it sends and receives goes when it is told to."""
+
+    def __init__(self, server, source):
+        self.socket = socket.socket()
+        self.socket.bind((source, 0))
+        self.socket.settimeout(WAIT_SECONDS)
+        self.socket.connect(("127.0.0.1", server.port))
+        self.incoming, self.outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self.tls = context(server).wrap_bio(self.incoming, self.outgoing, server_hostname="localhost")
+        self.step(self.tls.do_handshake)
+
+    def step(self, function):
+        """The function's answer, or None where it wants to read first."""
+        try:
+            return function()
+        except ssl.SSLWantReadError:
+            return None
+        finally:
+            self.socket.sendall(self.outgoing.read())
+
+    def finish(self, function):
+        while (answer := self.step(function)) is None:
+            data = self.socket.recv(65536)
+            assert data, "the server hung up"
+            self.incoming.write(data)
+        return answer
+
+    def works(self):
+        """It becomes a connection of HTTP/2: the server's SETTINGS come."""
+        self.finish(lambda: self.tls.do_handshake() or True)
+        self.tls.write(PREFACE + settings())
+        assert self.finish(lambda: self.tls.read(65536))[3] == SETTINGS
+
+
+def crowd_of(server, count):
+    """So many whose ClientHello the server finds at once. Every second does not go on."""
+    os.kill(server.server.pid, signal.SIGSTOP)
+    crowd = [Handshake(server, f"127.0.0.{2 + i % 2}") for i in range(count)]
+    for i, one in enumerate(crowd[1::2]):
+        if i % 3 == 0:
+            one.socket.close()
+        elif i % 3 == 1:
+            one.socket.sendall(b"no TLS at all")
+    os.kill(server.server.pid, signal.SIGCONT)
+    return crowd
+
+
+def row_crowd(server):
+    """Handshakes that queue are made by workers: some of them go on, some end in the middle, and the
+    server can stop meanwhile."""
+    with server.peer() as peer:
+        peer.works()
+        crowd = crowd_of(server, 100)
+        for _ in range(20):
+            peer.works()
+        for one in crowd[::2]:
+            one.works()
+        counters = server.counters(peer)
+        assert counters.handshakes_queued >= 50, counters
+        peer.works()
+        crowd += crowd_of(server, 100)
+    server.stop()
 
 
 def client_hello(server):
