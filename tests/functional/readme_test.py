@@ -5,7 +5,9 @@ environment (with_boxd.py).
 """
 
 import os
+import pty
 import re
+import select
 import subprocess
 import sys
 import tempfile
@@ -45,6 +47,33 @@ def check_terminal(source, here):
     assert done.returncode == 0, done
 
 
+def sit_at(line, here):
+    """Exit code of a line on a terminal, whose program is told Ctrl-D at its prompt."""
+    pid, master = pty.fork()
+    if pid == 0:
+        os.chdir(here)
+        os.execvp("bash", ["bash", "-c", line])
+    seen = b""
+    while select.select([master], [], [], 60)[0]:
+        try:
+            seen += os.read(master, 4096)
+        except OSError:  # its end
+            break
+        if seen.endswith((b"$ ", b">>> ")):
+            seen += b"<Ctrl-D>"
+            os.write(master, b"\x04")
+    os.close(master)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), seen
+
+
+def check_interactive(source, here):
+    lines = blocks(source, "At a terminal", "sh")[1].splitlines()
+    assert len(lines) == 2, lines
+    for line in lines:
+        code, seen = sit_at(line, here)
+        assert code == 0 and b"<Ctrl-D>" in seen, (line, code, seen)
+
+
 def check_programs(source, node_modules):
     stubs, = blocks(source, "From a program", "sh")
     python, = blocks(source, "From a program", "python")
@@ -66,6 +95,7 @@ def main():
     os.environ["PATH"] = programs + os.pathsep + os.environ["PATH"]
     with tempfile.TemporaryDirectory() as here:
         check_terminal(source, here)
+        check_interactive(source, here)
     check_programs(source, node_modules)
 
 

@@ -39,10 +39,10 @@ class Case(BoxdCase):
         env.update(changes)
         return {k: v for k, v in env.items() if v is not None}
 
-    def start(self, *args, env=None, **kwargs):
-        """boxcli under way, its three streams being pipes."""
+    def start(self, *args, env=None, before=(), **kwargs):
+        """boxcli under way, its three streams being pipes; `before` stands before it."""
         options = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-        child = subprocess.Popen([BOXCLI, *args], env=self.environment(**(env or {})),
+        child = subprocess.Popen([*before, BOXCLI, *args], env=self.environment(**(env or {})),
                                  **{**options, **kwargs})
         self.addCleanup(self.finish, child)
         return child

@@ -29,6 +29,7 @@ typedef struct attached {
     box_error status;
     Box__V1__Verdict *verdict; /* owned */
     int signals;               /* signalfd */
+    bool may_lend;             /* our terminal */
     cli_tty tty;               /* lent to the process, when that has one too */
     int changes;               /* of the terminal's size: signalfd, or -1 */
     bool held;                 /* a Ctrl-P was typed last */
@@ -131,7 +132,7 @@ static void take_change(attached *s)
 static void lend_terminal(attached *s, const Box__V1__ManagedProcess *p)
 {
     bool has = p != NULL && p->spec != NULL && p->spec->terminal != NULL;
-    if (!has || s->a->quiet || s->a->only_read || !cli_tty_is() || !cli_tty_enter(&s->tty))
+    if (!has || !s->may_lend || !cli_tty_enter(&s->tty))
         return;
     s->changes = cli_tty_open_changes();
     send_size(s);
@@ -143,6 +144,11 @@ static void take_signal(attached *s)
     struct signalfd_siginfo info;
     if (read(s->signals, &info, sizeof info) != sizeof info)
         return;
+    if (cli_tty_take(&s->tty, (int)info.ssi_signo)) {
+        if (s->tty.raw)
+            send_size(s);
+        return;
+    }
     s->interrupted = (int)info.ssi_signo;
     box_client_cancel(s->call);
 }
@@ -288,8 +294,10 @@ int cli_attach_run(cli *c, const cli_attach *a)
         .message = on_message, .done = on_done};
     box_error err;
     attached s = {.a = a, .cli = c, .stdin_open = !a->only_read, .changes = -1};
-    BOX_AUTO(box_closep) int signals = cli_open_signals();
+    bool may_lend = !a->quiet && !a->only_read && cli_tty_is() && isatty(STDOUT_FILENO);
+    BOX_AUTO(box_closep) int signals = cli_open_signals(may_lend);
     s.signals = signals;
+    s.may_lend = may_lend;
     box_client_options o = {.metadata = &c->metadata};
     if (box_v1_process_service_attach_managed_process_start(c->channel, &o, &events, &s, &s.call,
                                                             &err) < 0) {

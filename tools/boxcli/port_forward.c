@@ -211,7 +211,7 @@ static int forward(cli *c, const forward_args *a)
     if (code == CLI_OK)
         code = listen_all(&f, a->ports, a->n_ports);
     if (code == CLI_OK) {
-        f.signals = cli_open_signals();
+        f.signals = cli_open_signals(false);
         loop(&f);
         code = f.ended ? CLI_OK : CLI_FAILED;
     }

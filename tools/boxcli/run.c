@@ -4,9 +4,11 @@
 #include "base/alloc.h"
 #include "base/buf.h"
 #include "base/clock.h"
+#include "base/limits.h"
 #include "box/v1/exec.client.h"
 #include "spec.h"
 #include "stream.h"
+#include "tty.h"
 
 enum {
     OPT_TIMEOUT = 0x300,
@@ -25,6 +27,10 @@ enum {
 
 static const struct argp_option options[] = {
     {.doc = "Command:", .group = 1},
+    {.name = "tty",
+     .key = 't',
+     .doc = "run it on a terminal, which this one is lent to: needs one on stdin"},
+    {.name = "interactive", .key = 'i', .doc = "pass stdin on, as always: for -it of habit"},
     {.name = "timeout",
      .key = OPT_TIMEOUT,
      .arg = "TIME",
@@ -66,6 +72,8 @@ typedef struct run_args {
     Box__V1__Command *command;
     Google__Protobuf__Duration *queue_timeout;
     const char *idempotency_key;
+    bool tty;
+    bool json;
     cli_spec_args spec;
 } run_args;
 
@@ -111,6 +119,10 @@ static void check_complete(const run_args *a, const struct argp_state *state)
         argp_error(state, "name a command behind --, or give --shell");
     if (a->command->n_argv > 0 && shell)
         argp_error(state, "a command and --shell exclude each other");
+    if (a->tty && a->json)
+        argp_error(state, "--tty and --json exclude each other");
+    if (a->tty && !cli_tty_is())
+        argp_error(state, "--tty needs a terminal on standard input: leave it out");
 }
 
 static error_t parse(int key, char *arg, struct argp_state *state)
@@ -154,6 +166,11 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         return 0;
     case OPT_IDEMPOTENCY:
         a->idempotency_key = arg;
+        return 0;
+    case 't':
+        a->tty = true;
+        return 0;
+    case 'i':
         return 0;
     case ARGP_KEY_ARG:
         return parse_word(a, arg, state);
@@ -202,10 +219,28 @@ static int run_json(cli *c, run_args *a)
     return cli_verdict_code(c, response->verdict);
 }
 
+/* As this one is; a TERM that is too long for the server is no terminal's. */
+static void fill_terminal(Box__V1__Terminal *t, Box__V1__TerminalSize *size)
+{
+    const char *term = getenv("TERM");
+    box__v1__terminal__init(t);
+    box__v1__terminal_size__init(size);
+    cli_tty_size(&size->rows, &size->columns);
+    t->size = size;
+    if (term != NULL && strlen(term) <= BOX_TERM_BYTES)
+        t->term = (char *)(uintptr_t)term;
+}
+
 static int run_stream(cli *c, run_args *a)
 {
     Box__V1__ExecStart start;
+    Box__V1__Terminal terminal;
+    Box__V1__TerminalSize size;
     box__v1__exec_start__init(&start);
+    if (a->tty) {
+        fill_terminal(&terminal, &size);
+        start.terminal = &terminal;
+    }
     start.session_id = (char *)(uintptr_t)(a->session != NULL ? a->session : "");
     start.spec = a->spec.spec;
     start.command = a->command;
@@ -222,11 +257,16 @@ static int run_or_exec(cli *c, int argc, char **argv, bool exec)
         .options = options,
         .parser = parse,
         .args_doc = exec ? "SESSION -- COMMAND..." : "-- COMMAND...",
-        .doc = exec ? "Runs a command in a session, which is made when it does not exist."
-                    : "Runs a command in a fresh sandbox that goes with it.",
+        .doc =
+            exec
+                ? "Runs a command in a session, which is made when it does not exist. With -it on "
+                  "a "
+                  "terminal, as ssh does."
+                : "Runs a command in a fresh sandbox that goes with it. With -it on a terminal, as "
+                  "docker does.",
         .children = children,
     };
-    run_args a = {.wants_session = exec, .command = box_alloc(sizeof *a.command)};
+    run_args a = {.wants_session = exec, .json = c->json, .command = box_alloc(sizeof *a.command)};
     box__v1__command__init(a.command);
     cli_parse(&parser, argc, argv, &a);
     int code = CLI_BOX_FAILED;

@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/fd.h"
+#include "tty.h"
 
 /* How much of stdin is read at once; and how long a program may take to end after the first Ctrl-C.
  */
@@ -25,6 +26,11 @@ typedef struct stream {
     box_time kill_at;          /* 0 = not asked to end */
     bool given_up;             /* its end is not waited for any more */
     int output_errno;          /* why stdout or stderr could not be written; 0: they could */
+    bool has_terminal;         /* the command has one: ours is lent to it */
+    bool started;
+    cli_tty tty;
+    int changes; /* of the terminal's size: signalfd, or -1 */
+    int out;     /* where stdout goes */
 } stream;
 
 /* --- to the server ---------------------------------------------------------------------------- */
@@ -52,6 +58,13 @@ static void send_signal(stream *s, int number, Box__V1__SignalScope scope)
     send_request(s, BOX__V1__EXEC_STREAM_REQUEST__REQUEST_SIGNAL, &signal);
 }
 
+/* Not reading is how the pipe in front of us is told to wait. What is typed before the command runs
+ * is left for it to be read as it wants. */
+static bool reads_stdin(const stream *s)
+{
+    return s->stdin_open && (s->started || !s->has_terminal) && box_client_is_writable(s->call);
+}
+
 static void pass_stdin(stream *s)
 {
     uint8_t data[STDIN_STEP];
@@ -69,12 +82,33 @@ static void pass_stdin(stream *s)
     send_request(s, BOX__V1__EXEC_STREAM_REQUEST__REQUEST_CLOSE_STDIN, &end);
 }
 
+static void send_size(stream *s)
+{
+    Box__V1__TerminalSize size;
+    box__v1__terminal_size__init(&size);
+    cli_tty_size(&size.rows, &size.columns);
+    send_request(s, BOX__V1__EXEC_STREAM_REQUEST__REQUEST_RESIZE, &size);
+}
+
+static void take_change(stream *s)
+{
+    struct signalfd_siginfo info;
+    while (read(s->changes, &info, sizeof info) == sizeof info)
+        continue; /* several are one */
+    send_size(s);
+}
+
 /* The first signal goes to the program as it is; a second one, or time, kills all of it. */
 static void pass_signal(stream *s)
 {
     struct signalfd_siginfo info;
     if (read(s->signals, &info, sizeof info) != sizeof info)
         return;
+    if (cli_tty_take(&s->tty, (int)info.ssi_signo)) {
+        if (s->tty.raw)
+            send_size(s);
+        return;
+    }
     if (s->interrupted != 0) {
         send_signal(s, SIGKILL, BOX__V1__SIGNAL_SCOPE__SIGNAL_SCOPE_TREE);
         return;
@@ -105,16 +139,22 @@ static int earlier(int timeout, const stream *s)
 /* --- from the server -------------------------------------------------------------------------- */
 
 /* A reader that stops must not keep Ctrl-C from working: never more is written than a pipe takes
- * without waiting (PIPE_BUF, pipe(7)), and signals are looked at meanwhile. */
+ * without waiting (PIPE_BUF, pipe(7)), and signals are looked at meanwhile; on a terminal Ctrl-C is
+ * a byte of stdin. */
 static void put(stream *s, int fd, const ProtobufCBinaryData *data)
 {
     for (size_t at = 0; at < data->len && s->output_errno == 0 && !s->given_up;) {
-        struct pollfd fds[2] = {{.fd = fd, .events = POLLOUT},
-                                {.fd = s->signals, .events = POLLIN}};
-        if (poll(fds, 2, earlier(-1, s)) < 0 && errno != EINTR)
+        struct pollfd fds[3] = {{.fd = fd, .events = POLLOUT},
+                                {.fd = s->signals, .events = POLLIN},
+                                {.fd = -1, .events = POLLIN}};
+        if (s->has_terminal && reads_stdin(s))
+            fds[2].fd = STDIN_FILENO;
+        if (poll(fds, 3, earlier(-1, s)) < 0 && errno != EINTR)
             s->output_errno = errno;
         if (fds[1].revents != 0)
             pass_signal(s);
+        if (fds[2].revents != 0)
+            pass_stdin(s);
         check_grace(s);
         if (fds[0].revents == 0)
             continue;
@@ -141,13 +181,20 @@ Box__V1__Verdict *cli_verdict_copy(const Box__V1__Verdict *v)
     return copy;
 }
 
+static void lend_terminal(stream *s)
+{
+    if (!cli_tty_enter(&s->tty))
+        fprintf(stderr, "boxcli: keys cannot be passed on as they are typed, only lines\n");
+    send_size(s); /* it may have changed since `start` */
+}
+
 static void on_message(void *arg, box_client_call *call, const Box__V1__ExecStreamResponse *m)
 {
     stream *s = arg;
     (void)call;
     switch (m->response_case) {
     case BOX__V1__EXEC_STREAM_RESPONSE__RESPONSE_STDOUT_DATA:
-        put(s, STDOUT_FILENO, &m->stdout_data);
+        put(s, s->out, &m->stdout_data);
         break;
     case BOX__V1__EXEC_STREAM_RESPONSE__RESPONSE_STDERR_DATA:
         put(s, STDERR_FILENO, &m->stderr_data);
@@ -158,6 +205,9 @@ static void on_message(void *arg, box_client_call *call, const Box__V1__ExecStre
         break;
     case BOX__V1__EXEC_STREAM_RESPONSE__RESPONSE_STARTED:
         cli_print_adjustments(m->started->adjustments, m->started->n_adjustments);
+        s->started = true;
+        if (s->has_terminal)
+            lend_terminal(s);
         break;
     default: /* what later servers may add */
         break;
@@ -179,17 +229,20 @@ static void on_done(void *arg, box_client_call *call, const box_error *status,
 static void loop(cli *c, stream *s)
 {
     while (!s->done) {
-        struct pollfd fds[3] = {
-            {.fd = -1}, {.fd = s->signals, .events = POLLIN}, {.fd = -1, .events = POLLIN}};
+        struct pollfd fds[4] = {{.fd = -1},
+                                {.fd = s->signals, .events = POLLIN},
+                                {.fd = -1, .events = POLLIN},
+                                {.fd = s->changes, .events = POLLIN}};
         int timeout;
         box_channel_poll(c->channel, &fds[0].fd, &fds[0].events, &timeout);
-        /* Not reading is how the pipe in front of us is told to wait. */
-        if (s->stdin_open && box_client_is_writable(s->call))
+        if (reads_stdin(s))
             fds[2].fd = STDIN_FILENO;
-        if (poll(fds, 3, earlier(timeout, s)) < 0 && errno != EINTR)
+        if (poll(fds, 4, earlier(timeout, s)) < 0 && errno != EINTR)
             break;
         if (fds[1].revents != 0)
             pass_signal(s);
+        if (fds[3].revents != 0)
+            take_change(s);
         if (fds[2].revents != 0)
             pass_stdin(s);
         check_grace(s);
@@ -211,16 +264,26 @@ static int finish(const cli *c, const stream *s)
 
 /* What nohup, or a shell for what is in the background, has set to be ignored stays so: a signalfd
  * would be told of it (signal(7): what is blocked is not thrown away). */
-int cli_open_signals(void)
+static void leave_ignored(sigset_t *set)
+{
+    for (int signo = 1; signo < NSIG; signo++) {
+        struct sigaction now;
+        if (sigismember(set, signo) == 1 && sigaction(signo, NULL, &now) == 0 &&
+            now.sa_handler == SIG_IGN)
+            (void)sigdelset(set, signo);
+    }
+}
+
+int cli_open_signals(bool raw)
 {
     static const int signals[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
     sigset_t set;
     (void)sigemptyset(&set);
-    for (size_t i = 0; i < BOX_COUNT(signals); i++) {
-        struct sigaction now;
-        if (sigaction(signals[i], NULL, &now) == 0 && now.sa_handler != SIG_IGN)
-            (void)sigaddset(&set, signals[i]);
-    }
+    for (size_t i = 0; i < BOX_COUNT(signals); i++)
+        (void)sigaddset(&set, signals[i]);
+    if (raw)
+        cli_tty_signals(&set);
+    leave_ignored(&set);
     int fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
     if (fd >= 0) /* else they end boxcli, and with it the call */
         (void)sigprocmask(SIG_BLOCK, &set, NULL);
@@ -232,14 +295,19 @@ int cli_stream(cli *c, Box__V1__ExecStart *start)
     static const box_v1_exec_service_exec_stream_events events = {.message = on_message,
                                                                   .done = on_done};
     box_error err;
-    stream s = {.stdin_open = true};
-    BOX_AUTO(box_closep) int signals = cli_open_signals();
+    stream s = {.stdin_open = true, .has_terminal = start->terminal != NULL};
+    BOX_AUTO(box_closep) int signals = cli_open_signals(s.has_terminal);
+    BOX_AUTO(box_closep) int changes = s.has_terminal ? cli_tty_open_changes() : -1;
+    BOX_AUTO(box_closep) int tty = s.has_terminal ? cli_tty_open_output() : -1;
     s.signals = signals;
+    s.changes = changes;
+    s.out = tty >= 0 ? tty : STDOUT_FILENO;
     box_client_options o = {.metadata = &c->metadata};
     if (box_v1_exec_service_exec_stream_start(c->channel, &o, &events, &s, &s.call, &err) < 0)
         return cli_stream_failed(c, &err);
     send_request(&s, BOX__V1__EXEC_STREAM_REQUEST__REQUEST_START, start);
     loop(c, &s);
+    cli_tty_leave(&s.tty);
     int code = finish(c, &s);
     box_client_free(s.call);
     cli_message_free(s.verdict);

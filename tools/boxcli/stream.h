@@ -5,11 +5,12 @@
 #include "box/v1/types.fields.h"
 #include "cli.h"
 
-/* Runs it to its end. An exit code. */
+/* Runs it to its end; with start->terminal this program's terminal is lent to it. An exit code. */
 int cli_stream(cli *c, Box__V1__ExecStart *start);
 
-/* SIGINT, SIGTERM, SIGHUP and SIGQUIT as a descriptor; -1: they end this program. */
-int cli_open_signals(void);
+/* SIGINT, SIGTERM, SIGHUP and SIGQUIT as a descriptor; with raw those of cli_tty_signals too. -1:
+ * they end this program. */
+int cli_open_signals(bool raw);
 /* Owned; NULL without memory. */
 Box__V1__Verdict *cli_verdict_copy(const Box__V1__Verdict *v);
 

@@ -271,6 +271,20 @@ function stream(start) {
   return got;
 }
 
+test('a stream on a terminal: keys, sizes, the end-of-file key', async () => {
+  const s = stream({
+    command: { shell_command: 'stty size; echo $TERM; read x; stty size; cat; exit 6' },
+    terminal: { size: { rows: 33, columns: 99 }, term: 'vt100' },
+  });
+  await until(() => s.stdout.toString() === '33 99\r\nvt100\r\n');
+  s.call.write({ resize: { rows: 5, columns: 6 } });
+  s.call.write({ stdin_data: Buffer.from('hello\n') });
+  await until(() => s.stdout.toString().endsWith('hello\r\n5 6\r\n'));
+  s.call.write({ close_stdin: {} });
+  await s.end;
+  assert.deepStrictEqual([s.kinds.includes('stderr_data'), s.verdict.exit_code], [false, 6]);
+});
+
 test('a stream: dialogue, half-close, verdict last', async () => {
   const s = stream({ command: { shell_command: 'while read x; do echo "<$x>"; done; echo end >&2; exit 5' } });
   for (let i = 0; i < 20; i++) {
