@@ -32,6 +32,7 @@ bool box_agent_need_zygote(box_agent *a)
         .max_processes = c->setup.max_processes,
         .reapers = a->reapers,
         .cgroup = c->cgroup,
+        .inner = a->limits.inner,
         .box_procs = c->box_procs,
         .n_box_procs = c->setup.n_box_procs,
         .filter = c->filter,
@@ -341,7 +342,7 @@ int box_agent_run(const box_agent_config *config, box_error *err)
     a->config = config;
     a->conn = -1;
     a->zygote.orders = a->zygote.starts = -1;
-    a->null = -1;
+    a->null = a->limits.inner = -1;
     a->now = box_now();
     a->reapers = config->cgroup < 0;
     box_trees_init(&a->trees, config->cgroup,

@@ -15,7 +15,8 @@ typedef struct box_agent_config {
     int workspace; /* O_PATH; -1 = not private */
     int files;     /* the program box-files; -1 = none */
     int box_procs[BOX_AGENT_MAX_BOX_PROCS];
-    const struct sock_filter *filter; /* borrowed; NULL: none */
+    int limit_dirs[BOX_AGENT_LIMIT_DIRS]; /* -1 = none */
+    const struct sock_filter *filter;     /* borrowed; NULL: none */
     size_t filter_count;
 } box_agent_config;
 

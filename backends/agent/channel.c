@@ -108,6 +108,7 @@ static int start_worker(box_agent *a, const box_agent_packet *p, int socket)
                                            .one_user =
                                                (c->setup.flags & BOX_AGENT_SETUP_ONE_USER) != 0,
                                            .cgroup = c->cgroup,
+                                           .inner = a->limits.inner,
                                            .box_procs = c->box_procs,
                                            .n_box_procs = c->setup.n_box_procs};
     return box_agent_files_start(&a->workers, &config, p->header.id, &p->body.files, socket);

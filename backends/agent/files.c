@@ -124,8 +124,9 @@ static int start(const box_agent_files_config *config, bool in_agent, int socket
     if (config->program < 0)
         return box_fail(err, BOX_UNIMPLEMENTED, "this sandbox has no box-files");
     size_t entered = 0;
-    int pid =
-        in_agent ? fork() : box_zygote_fork_inside(config->cgroup, config->n_box_procs, &entered);
+    int pid = in_agent ? fork()
+                       : box_zygote_fork_inside(config->cgroup, config->inner, config->n_box_procs,
+                                                &entered);
     if (pid < 0)
         return box_fail_errno(err, "start box-files");
     if (pid == 0)

@@ -32,6 +32,7 @@ typedef struct box_agent_files_config {
     uint32_t gid;
     bool one_user; /* BOX_AGENT_SETUP_ONE_USER */
     int cgroup;    /* S/box/x; -1 = none */
+    int inner;     /* limits.h; -1 = none */
     const int *box_procs;
     size_t n_box_procs;
 } box_agent_files_config;

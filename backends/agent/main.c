@@ -31,7 +31,7 @@ static int read_setup(box_agent_config *config, box_error *err)
     if (setup->n_box_procs > BOX_AGENT_MAX_BOX_PROCS || setup->has_cgroup2 > 1 ||
         (setup->flags & ~(uint32_t)(BOX_AGENT_SETUP_ANY_PEER | BOX_AGENT_SETUP_NO_CGROUP_KILL |
                                     BOX_AGENT_SETUP_ONE_USER)) != 0 ||
-        setup->has_files > 1 || setup->reserved != 0 ||
+        setup->has_files > 1 || setup->limits_version > (setup->has_cgroup2 != 0 ? 2 : 1) ||
         memchr(setup->workspace, '\0', sizeof setup->workspace) == NULL)
         return box_fail(err, BOX_PROTOCOL, "a setup that makes no sense");
     config->listen = BOX_AGENT_LISTEN_FD;
@@ -39,6 +39,9 @@ static int read_setup(box_agent_config *config, box_error *err)
     config->cgroup = setup->has_cgroup2 != 0 ? BOX_AGENT_CGROUP_FD : -1;
     for (uint32_t i = 0; i < setup->n_box_procs; i++)
         config->box_procs[i] = BOX_AGENT_BOX_PROCS_FD + (int)i;
+    for (int i = 0; i < BOX_AGENT_LIMIT_DIRS; i++)
+        config->limit_dirs[i] =
+            setup->limits_version == 1 ? BOX_AGENT_BOX_PROCS_FD + (int)setup->n_box_procs + i : -1;
     return 0;
 }
 
@@ -86,8 +89,12 @@ static int settle_descriptors(const box_agent_config *config, box_error *err)
         (void)close(BOX_AGENT_CGROUP_FD); /* was not promised */
     else if (mark_close_on_exec(config->cgroup, err) < 0)
         return -1;
-    for (unsigned i = 0; i < n; i++) {
+    for (unsigned i = 0; i < config->setup.n_box_procs; i++) {
         if (mark_close_on_exec(config->box_procs[i], err) < 0)
+            return -1;
+    }
+    for (unsigned i = 0; config->setup.limits_version == 1 && i < BOX_AGENT_LIMIT_DIRS; i++, n++) {
+        if (mark_close_on_exec(config->limit_dirs[i], err) < 0)
             return -1;
     }
     box_privilege_close_from(BOX_AGENT_BOX_PROCS_FD + n);

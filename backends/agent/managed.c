@@ -61,7 +61,9 @@ static void never_began(box_agent *a, box_managed *m, const box_error *why)
 
 /* --- runs ------------------------------------------------------------------------------------- */
 
-static int fill_start(const box_managed *m, box_agent_start *start, int fds[6])
+enum { START_FDS = 6 + BOX_AGENT_LIMIT_DIRS };
+
+static int fill_start(const box_managed *m, box_agent_start *start, int fds[START_FDS])
 {
     int n = 3;
     *start = (box_agent_start){
@@ -72,6 +74,12 @@ static int fill_start(const box_managed *m, box_agent_start *start, int fds[6])
         .text_len = m->conf.text.len,
     };
     fds[n++] = m->text_fd;
+    for (int i = 0; i < BOX_AGENT_LIMIT_DIRS; i++) {
+        if (m->limits.entries[i] < 0)
+            continue;
+        fds[n++] = m->limits.entries[i];
+        start->reserved[1] += BOX_START_ENTRY;
+    }
     for (int i = 0; i < 2 && m->never_ran; i++) {
         if (m->journals[i].fd < 0)
             continue;
@@ -81,11 +89,23 @@ static int fill_start(const box_managed *m, box_agent_start *start, int fds[6])
     return n;
 }
 
+/* cgroup2: its group is known when the child that waits is its own. That has just been told, and is
+ * not the program yet. */
+static void limit_run(box_agent *a, box_managed *m)
+{
+    box_error err;
+    if (m->limited || m->run->tree == NULL)
+        return;
+    m->limited = true;
+    if (box_limits_set_tree(m->run->tree, &m->conf.limits, &err) < 0)
+        box_end_kill(a, m->run, BOX_CAUSE_NONE); /* nothing runs without the limits it was given */
+}
+
 static void begin_run(box_agent *a, box_managed *m)
 {
     box_error err = {0};
     box_agent_start start;
-    int fds[6] = {-1, -1, -1, -1, -1, -1};
+    int fds[START_FDS] = {-1, -1, -1};
     m->next_start = 0;
     if (box_commands_free_slot(&a->table) < 0) {
         m->next_start = box_after_ms(a, BOX_AGENT_TICK_MS);
@@ -100,12 +120,16 @@ static void begin_run(box_agent *a, box_managed *m)
         return;
     }
     int n = fill_start(m, &start, fds);
+    box_limits_begin(&m->limits);
+    m->limited = m->limits.version != 2;
     m->report.run_id = box_managed_new_id(a);
     m->run = box_life_start_own(a, m->report.run_id, &start, fds, (size_t)n);
     for (int i = 0; i < 3; i++)
         box_closep(&fds[i]);
-    if (m->run != NULL)
+    if (m->run != NULL) {
+        limit_run(a, m);
         return;
+    }
     (void)box_fail(&err, BOX_QUOTA, "the sandbox has %d commands", BOX_AGENT_MAX_COMMANDS);
     (void)box_error_limit(&err, "commands", BOX_AGENT_MAX_COMMANDS, BOX_AGENT_MAX_COMMANDS);
     never_began(a, m, &err);
@@ -125,10 +149,22 @@ static void run_began(box_agent *a, box_managed *m)
     m->stdin_due = m->in >= 0;
     m->stdin_over = m->stopping;
     m->report.pid = m->run->started_pid;
+    m->report.group = m->run->tree != NULL ? m->run->tree->number : 0;
+    m->report.group_cpu_ns = m->run->tree != NULL ? m->run->tree->cpu_ns : 0;
     m->report.started_ns = box_wall_ns();
     enter(m, m->stopping ? BOX_MANAGED_STOPPING : BOX_MANAGED_RUNNING);
     if (!m->stopping)
         box_ready_begin(a, m);
+}
+
+static void count_own(const box_managed *m, const box_tree *tree, box_agent_run_exit *out)
+{
+    box_limits_counts n;
+    box_limits_count(&m->limits, tree, &n);
+    out->own = m->limits.version != 0;
+    out->own_oom_kills = n.oom_kills;
+    out->own_pids_refused = n.pids_refused;
+    out->own_peak_bytes = n.peak_bytes;
 }
 
 static void take_exit(box_managed *m, const box_agent_exit *e)
@@ -159,6 +195,7 @@ static void run_ended(box_agent *a, box_managed *m)
     box_ready_end(a, m);
     m->report.flags &= ~(uint32_t)BOX_MANAGED_READY;
     take_exit(m, &c->exit);
+    count_own(m, c->tree, &m->report.exit);
     m->run = NULL;
     bool succeeded = c->exit.signal == 0 && c->exit.exit_code == 0;
     box_end_let_go(a, c);
@@ -224,6 +261,8 @@ void box_managed_tick(box_agent *a)
             box_end_kill(a, m->run, BOX_CAUSE_CANCELLED);
         }
         if (m->run != NULL)
+            limit_run(a, m);
+        if (m->run != NULL)
             look_at_run(a, m);
         if (is_due(a, m->next_start))
             begin_run(a, m);
@@ -268,6 +307,8 @@ int box_managed_start(box_agent *a, const box_agent_packet *p, int *fds, size_t 
     m->report.created_ns = box_wall_ns();
     if (box_journal_make(&m->journals[0], m->conf.journal_bytes, &err) < 0 ||
         (!is_terminal(m) && box_journal_make(&m->journals[1], m->conf.journal_bytes, &err) < 0))
+        never_began(a, m, &err);
+    else if (box_limits_make(a->config, &a->limits, id, &m->conf.limits, &m->limits, &err) < 0)
         never_began(a, m, &err);
     else
         begin_run(a, m);
@@ -320,6 +361,12 @@ static void stop(box_agent *a, box_managed *m, uint64_t grace_ns)
         m->kill_at = at;
 }
 
+static void forget(box_agent *a, box_managed *m)
+{
+    box_limits_done(a->config, &m->limits);
+    box_processes_remove(&a->processes, m);
+}
+
 static void watch(box_managed *m, const box_agent_ends *ends)
 {
     m->watch = *ends;
@@ -339,7 +386,7 @@ int box_managed_order(box_agent *a, const box_agent_packet *p)
     case BOX_AGENT_FORGET:
         if (m->report.state != BOX_MANAGED_EXITED)
             return -1;
-        box_processes_remove(&a->processes, m);
+        forget(a, m);
         return 0;
     case BOX_AGENT_CLOSE_STDIN:
         box_managed_end_stdin(m);
@@ -423,7 +470,7 @@ static bool tell_one(box_agent *a, box_managed *m)
         return false;
     m->grew_due = false;
     if (failed)
-        box_processes_remove(&a->processes, m);
+        forget(a, m);
     return true;
 }
 

@@ -4,6 +4,7 @@
 #include <poll.h>
 
 #include "agent/journal.h"
+#include "agent/limits.h"
 #include "agent/protocol.h"
 #include "agent/table.h"
 #include "base/list.h"
@@ -15,6 +16,8 @@ typedef struct box_managed {
     int text_fd;  /* the command's text, and boxd's record */
     int probe_fd; /* the probe's; -1 */
     box_journal journals[2];
+    box_limits limits;
+    bool limited;     /* cgroup2: this run's group has its limits */
     int out[2];       /* read ends, or a terminal's master; -1 = closed */
     int in;           /* write end of stdin, or a terminal's master; -1 = closed */
     box_command *run; /* the present one; NULL between runs */
@@ -53,7 +56,7 @@ enum { BOX_PROCESS_POLLS = 2 * BOX_MAX_PROCESSES };
 void box_processes_init(box_processes *t);
 /* NULL when the table is full. */
 box_managed *box_processes_add(box_processes *t, uint64_t id);
-/* Closes all it has. */
+/* Closes all it has, but for its limits. */
 void box_processes_remove(box_processes *t, box_managed *m);
 box_managed *box_processes_find(box_processes *t, uint64_t id);
 /* The next after m (NULL: the first), or NULL. Take it before removing m. */

@@ -25,6 +25,7 @@ box_managed *box_processes_add(box_processes *t, uint64_t id)
                        .probe_fd = -1,
                        .journals = {{.fd = -1}, {.fd = -1}},
                        .out = {-1, -1},
+                       .limits = {.dirs = {-1, -1, -1}, .entries = {-1, -1, -1}},
                        .in = -1,
                        .probe_socket = -1,
                        .never_ran = true};

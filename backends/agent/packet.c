@@ -242,7 +242,10 @@ static int check_managed(box_agent_managed *m, box_error *err)
         if (e->first_offset[i] > e->end_offset[i] || e->end_offset[i] > INT64_MAX)
             return misfit(err, "MANAGED with offsets that make no sense");
     }
-    return e->reserved == 0 ? check_end(&exit, err) : misfit(err, "unknown fields in MANAGED");
+    if (e->own > 1 || e->own_oom_kills > INT64_MAX || e->own_pids_refused > INT64_MAX ||
+        e->own_peak_bytes > INT64_MAX)
+        return misfit(err, "MANAGED with counts that make no sense");
+    return check_end(&exit, err);
 }
 
 static int check_files(const box_agent_packet *p, box_error *err)

@@ -49,6 +49,13 @@ typedef struct box_agent_text {
     uint32_t reserved;
 } box_agent_text;
 
+/* Of its own, within the sandbox's; 0 = none. */
+typedef struct box_agent_limits {
+    uint64_t memory_bytes;
+    uint32_t pids;
+    uint32_t cpu_millis;
+} box_agent_limits;
+
 enum {
     BOX_MANAGE_TERMINAL = 1,
     BOX_MANAGE_STOP_ON_DETACH = 2, /* boxd acts on it; the agent only keeps it */
@@ -75,6 +82,7 @@ typedef struct box_agent_manage {
     uint64_t max_backoff_ns;
     uint64_t grace_ns;
     uint64_t interval_ns; /* between probes */
+    box_agent_limits limits;
     char line[BOX_READY_LINE_BYTES];
 } box_agent_manage;
 
@@ -104,7 +112,10 @@ typedef struct box_agent_run_exit {
     uint32_t cause; /* box_agent_cause */
     uint32_t flags; /* BOX_EXIT_* */
     uint32_t leftovers;
-    uint32_t reserved;
+    uint32_t own; /* 1: it had limits of its own, and these three are of them */
+    uint64_t own_oom_kills;
+    uint64_t own_pids_refused;
+    uint64_t own_peak_bytes; /* 0 = not known */
     uint64_t wall_ns;
     uint64_t cpu_ns;
     uint64_t max_rss_bytes;
@@ -120,7 +131,9 @@ typedef struct box_agent_managed {
     uint32_t runs;     /* how often it was begun */
     uint32_t restarts; /* that succeeded */
     uint32_t reserved;
-    uint64_t run_id; /* the control group of the present or last run */
+    uint64_t run_id;       /* the command of the present or last run */
+    uint64_t group;        /* its directory below BOX_AGENT_CGROUP_FD; 0 = it has none */
+    uint64_t group_cpu_ns; /* CPU time in it before the run */
     int64_t created_ns;
     int64_t started_ns;
     int64_t exited_ns;

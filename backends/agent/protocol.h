@@ -48,6 +48,8 @@ enum {
                               * may read it, so that its processes are not the commands' to trace */
     BOX_AGENT_BOX_PROCS_FD = 8, /* first of setup.n_box_procs: open files of S/box; see there */
     BOX_AGENT_MAX_BOX_PROCS = 8,
+    BOX_AGENT_LIMIT_DIRS = 3, /* behind them with setup.limits_version 1: directories S/box of the
+                               * memory, pids and cpu controllers, the base uid's */
 };
 
 enum {
@@ -81,8 +83,10 @@ typedef struct box_agent_setup {
     uint32_t flags;          /* BOX_AGENT_SETUP_*: 0 in production */
     uint32_t has_files;      /* BOX_AGENT_FILES_FD is there */
     uint32_t max_processes;  /* RLIMIT_NPROC of the commands' user; 0 = none */
-    uint32_t reserved;
-    char workspace[1024]; /* where the private workspace is inside; "" = it has none */
+    uint32_t limits_version; /* of processes' own limits (limits.h): 1, or 2 with has_cgroup2: then
+                              * S/box, its cgroup.subtree_control and that of S/box/x are the base
+                              * uid's too; 0 = there are none */
+    char workspace[1024];    /* where the private workspace is inside; "" = it has none */
 } box_agent_setup;
 
 typedef enum box_agent_type {
@@ -144,6 +148,12 @@ enum {
     BOX_START_TERMINAL = 4, /* it gets a terminal of the sandbox's, which is its controlling one, in
                              * place of pipes */
     BOX_START_NO_STDIN = 8, /* no descriptor for it: the command gets the sandbox's /dev/null */
+};
+
+enum {
+    /* The agent to its zygote, in start.reserved[1]: so much more for each open file of a control
+     * group behind the text that the command enters; what is below counts journals behind those. */
+    BOX_START_ENTRY = 1 << 8,
 };
 
 /* Followed by (or in the memfd) text_len bytes: argc arguments, envc "K=V", the directory to start

@@ -78,6 +78,10 @@ static void exec_by_path(const box_spawn *s)
 
 _Noreturn void box_spawn_become(const box_spawn *s, box_slot *slot)
 {
+    for (size_t i = 0; i < s->n_entries; i++) {
+        if (write(s->entries[i], "0", 1) != 1)
+            give_up(slot, BOX_STEP_CGROUP, NULL);
+    }
     for (int i = 0; i < 3; i++) {
         if (dup2(s->fds[i], i) < 0)
             give_up(slot, BOX_STEP_SETUP, NULL);

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "agent/slot.h"
@@ -12,7 +13,9 @@
 typedef struct box_spawn {
     uint32_t uid;
     uint32_t gid;
-    int fds[3];    /* stdin, stdout, stderr; all above 2 */
+    int fds[3];         /* stdin, stdout, stderr; all above 2 */
+    const int *entries; /* files of control groups that it enters; all above 2 */
+    size_t n_entries;
     bool terminal; /* stdin becomes the controlling terminal */
     char **argv;
     char **env;

@@ -41,6 +41,7 @@ typedef struct box_agent {
     box_time orphan_at; /* 0: a boxd is there */
     box_stash stash;
     box_processes processes;
+    box_limits_place limits;
     uint32_t abandoned;   /* commands of our own to be forgotten when they have ended */
     uint64_t next_own_id; /* of commands of our own, without bit 63 */
     /* processes */
@@ -78,7 +79,7 @@ bool box_channel_send(box_agent *a, box_agent_type type, uint64_t id, const void
 
 /* The packet in a->packet, checked. Takes the descriptors. -1: boxd breaks the protocol. */
 int box_life_start(box_agent *a, const box_agent_packet *p, int *fds, size_t n_fds);
-/* A command of our own (state.own), its text in fds[3]; with start->reserved[1] journals behind.
+/* A command of our own (state.own), its text in fds[3]; start->reserved[1] as zygote.h says.
  * NULL: the table or the slots are full. Nothing is taken; a failure is the command's state. */
 box_command *box_life_start_own(box_agent *a, uint64_t id, const box_agent_start *start,
                                 const int *fds, size_t n_fds);

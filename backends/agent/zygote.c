@@ -22,7 +22,8 @@
 enum {
     ORDERS_FD = 3,
     STARTS_FD = 4,
-    MAX_FDS = 7,           /* three streams, the text, two journals, the subreaper's socket */
+    /* three streams, the text, groups to enter, two journals, the subreaper's socket */
+    MAX_FDS = 7 + BOX_AGENT_LIMIT_DIRS,
     INLINE_POINTERS = 512, /* argv and env of an ordinary command need no mapping */
 };
 
@@ -136,6 +137,22 @@ static long fork_reaper(box_slot *slot)
     return pid;
 }
 
+static size_t n_entries(const request *r)
+{
+    return r->start.reserved[1] / BOX_START_ENTRY;
+}
+
+static size_t n_journals(const request *r)
+{
+    return r->start.reserved[1] % BOX_START_ENTRY;
+}
+
+/* Where the journals end. */
+static size_t end_of(const zygote *z, const request *r)
+{
+    return r->n_fds - (z->config->reapers ? 1 : 0);
+}
+
 /* A START from that socket. 1: it is there; 0: nothing is; -1: the agent is gone, or made a mistake
  * (it checked the packet). The slot is valid. */
 static int receive_start(zygote *z, int socket, request *r)
@@ -149,7 +166,7 @@ static int receive_start(zygote *z, int socket, request *r)
         return -1;
     memcpy(&r->start, z->packet + sizeof(box_agent_header), sizeof r->start);
     uint32_t slot = r->start.reserved[0];
-    if (slot >= BOX_AGENT_MAX_STARTING || r->start.reserved[1] + 3 > r->n_fds)
+    if (slot >= BOX_AGENT_MAX_STARTING || n_entries(r) + n_journals(r) + 3 > r->n_fds)
         return -1;
     r->slot = &z->config->slots[slot];
     return 1;
@@ -158,8 +175,8 @@ static int receive_start(zygote *z, int socket, request *r)
 /* -1 with the slot failed: the sandbox has no memory for them. */
 static int fill_journals(const zygote *z, request *r)
 {
-    size_t end = r->n_fds - (z->config->reapers ? 1 : 0);
-    for (size_t i = end - r->start.reserved[1]; i < end; i++) {
+    size_t end = end_of(z, r);
+    for (size_t i = end - n_journals(r); i < end; i++) {
         if (box_journal_fill(r->fds[i]) == 0)
             continue;
         box_slot_fail(r->slot, BOX_STEP_MEMORY, ENOMEM, NULL);
@@ -176,6 +193,8 @@ static int get_program(zygote *z, request *r, box_spawn *out)
     *out = (box_spawn){.uid = z->config->uid,
                        .gid = z->config->gid,
                        .fds = {r->fds[0], r->fds[1], r->fds[2]},
+                       .entries = r->fds + end_of(z, r) - n_journals(r) - n_entries(r),
+                       .n_entries = n_entries(r),
                        .terminal = (r->start.flags & BOX_START_TERMINAL) != 0,
                        .argv = r->pointers,
                        .env = r->pointers + r->start.argc + 1};
@@ -364,12 +383,13 @@ static _Noreturn void zygote_main(const box_zygote_config *config, size_t entere
     }
 }
 
-pid_t box_zygote_fork_inside(int cgroup, size_t n_box_procs, size_t *entered)
+pid_t box_zygote_fork_inside(int cgroup, int inner, size_t n_box_procs, size_t *entered)
 {
     BOX_AUTO(box_closep)
     int box = cgroup < 0 || n_box_procs == 0
                   ? -1
-                  : openat(cgroup, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+                  : openat(inner >= 0 ? inner : cgroup, inner >= 0 ? "." : "..",
+                           O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     struct clone_args args = {
         .flags = CLONE_INTO_CGROUP, .exit_signal = SIGCHLD, .cgroup = (uint64_t)box};
     pid_t pid = box < 0 ? -1 : (pid_t)syscall(SYS_clone3, &args, sizeof args);
@@ -391,7 +411,8 @@ int box_zygote_fork(const box_zygote_config *config, box_zygote *out, box_error 
     if (rc < 0)
         return box_fail_errno(err, "make the zygote's sockets");
     size_t entered;
-    pid_t child = box_zygote_fork_inside(config->cgroup, config->n_box_procs, &entered);
+    pid_t child =
+        box_zygote_fork_inside(config->cgroup, config->inner, config->n_box_procs, &entered);
     if (child < 0)
         return box_fail_errno(err, "fork the zygote");
     if (child == 0)

@@ -6,8 +6,9 @@
  * does reaches it), in the command's cgroup and a session of its own: what is left to do when START
  * comes is to become the user and the program. Agent -> zygote, `orders`: box_zygote_order with the
  * cgroup, when the last child waits no more. Agent -> child, `starts`: START's packet with its
- * descriptors; start.reserved[0] is the slot, start.reserved[1] how many journals stand behind the
- * text: their pages are made inside, so that they are the sandbox's. Whoever waits next takes the
+ * descriptors; start.reserved[0] is the slot, start.reserved[1] how many files of control groups it
+ * enters, and journals, stand behind the text: their pages are made inside, so that they are the
+ * sandbox's, not the process's. Whoever waits next takes the
  * oldest, so a START may be sent before its child is there. Zygote -> agent, `orders`:
  * box_zygote_note, READY once, and when an order could not be followed: the slot of the START that
  * failed for it, or UNBORN when none was there yet.
@@ -41,6 +42,7 @@ typedef struct box_zygote_config {
     uint32_t max_processes; /* of the commands' user; 0 = no limit */
     bool reapers;           /* no cgroup2: a subreaper per command */
     int cgroup;             /* S/box/x; -1 with reapers */
+    int inner;              /* limits.h; -1 = none */
     const int *box_procs;
     size_t n_box_procs;
     const struct sock_filter *filter;
@@ -62,5 +64,6 @@ int box_zygote_fork(const box_zygote_config *config, box_zygote *out, box_error 
 
 /* fork(2), for file workers too: born in S/box of the cgroup2 tree where that works. Moving a
  * process there later stops all forks of the machine, and waits milliseconds for them
- * (cgroup_threadgroup_rwsem). *entered counts the groups that it needs not enter any more. */
-pid_t box_zygote_fork_inside(int cgroup, size_t n_box_procs, size_t *entered);
+ * (cgroup_threadgroup_rwsem). inner: S/box/z, where it is born instead; -1 = none. *entered counts
+ * the groups that it needs not enter any more. */
+pid_t box_zygote_fork_inside(int cgroup, int inner, size_t n_box_procs, size_t *entered);

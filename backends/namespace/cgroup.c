@@ -61,8 +61,13 @@ static int delegate(int session, uid_t owner, box_error *err)
 {
     if (mkdirat(session, "box/x", 0755) < 0)
         return box_fail_errno(err, "make the commands' control group");
-    static const char *const files[] = {"cgroup.procs", "box/cgroup.procs", "box/x",
-                                        "box/x/cgroup.procs"};
+    static const char *const files[] = {"cgroup.procs",
+                                        "box",
+                                        "box/cgroup.procs",
+                                        "box/cgroup.subtree_control",
+                                        "box/x",
+                                        "box/x/cgroup.procs",
+                                        "box/x/cgroup.subtree_control"};
     for (size_t i = 0; i < BOX_COUNT(files); i++) {
         if (fchownat(session, files[i], owner, owner, AT_SYMLINK_NOFOLLOW) < 0)
             return box_fail_errno(err, "delegate a control group");
@@ -106,6 +111,10 @@ static int make_one(const box_cgroup_tree *t, uid_t owner, box_error *err)
         return box_fail_errno(err, "make the sandbox's control groups");
     if (t->version == 2 && delegate(session, owner, err) < 0)
         return -1;
+    /* The agent makes groups of processes in it; its own limits stay the warden's. */
+    if (t->version == 1 && (t->controllers & BOX_CG_PROCESS) != 0 &&
+        fchownat(session, "box", owner, owner, AT_SYMLINK_NOFOLLOW) < 0)
+        return box_fail_errno(err, "delegate a control group");
     return box_fd_write_file(session, own_entry(t), "0", err);
 }
 
@@ -268,6 +277,20 @@ static int controller_dir(const box_sandbox_record *r, uint32_t controller)
     box_cgroup_trees_parse(r->place, &trees);
     const box_cgroup_tree *t = box_cgroup_find(&trees, controller);
     return t != NULL ? box_cgroup_open(t, "/box") : -1;
+}
+
+int box_cgroups_process_dirs(const box_sandbox_record *r, int fds[3], box_error *err)
+{
+    static const uint32_t controllers[] = {BOX_CG_MEMORY, BOX_CG_PIDS, BOX_CG_CPU};
+    box_cgroup_trees trees;
+    box_cgroup_trees_parse(r->place, &trees);
+    uint32_t version = box_cgroup_process_version(&trees);
+    for (size_t i = 0; i < BOX_COUNT(controllers); i++) {
+        fds[i] = version == 1 ? controller_dir(r, controllers[i]) : -1;
+        if (version == 1 && fds[i] < 0)
+            return box_fail_errno(err, "open the sandbox's control group");
+    }
+    return (int)version;
 }
 
 int box_cgroups_memory_dir(const box_sandbox_record *r)

@@ -42,6 +42,12 @@ int box_cgroups_enter(const box_sandbox_record *record, box_error *err) BOX_MUST
 int box_cgroups_entries(const box_sandbox_record *record, int *fds, size_t room, box_error *err)
     BOX_MUST_USE;
 
+/* Whose files limit a process that the agent keeps alive: 2: cgroup2's of its group below S/box/x;
+ * 1: v1's, and fds are directories S/box of memory, pids and cpu, where the agent makes one; 0:
+ * none. -1 with *err. */
+int box_cgroups_process_dirs(const box_sandbox_record *record, int fds[3], box_error *err)
+    BOX_MUST_USE;
+
 /* Directory S/box/x, or -1 when there is no cgroup2 tree; directory S/box of the memory
  * or pids controller, or -1. */
 int box_cgroups_command_dir(const box_sandbox_record *record);

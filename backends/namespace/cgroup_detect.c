@@ -324,6 +324,7 @@ uint32_t box_cgroups_guarantees(const box_cgroups *c)
     bits |= box_cgroup_find(&c->trees, BOX_CG_PIDS) != NULL ? BOX_G_PIDS : 0;
     bits |= box_cgroup_find(&c->trees, BOX_CG_CPU) != NULL ? BOX_G_CPU : 0;
     bits |= box_cgroup_v2(&c->trees) != NULL ? BOX_G_COMMAND_CGROUP : 0;
+    bits |= box_cgroup_process_version(&c->trees) != 0 ? BOX_G_PROCESS_LIMITS : 0;
     const uint32_t limits = BOX_G_MEMORY | BOX_G_PIDS | BOX_G_CPU;
     return (bits & limits) == limits ? bits | BOX_G_LIVE_LIMITS : bits;
 }

@@ -107,3 +107,15 @@ int box_cgroup_set(int dir, const char *file, int64_t value, box_error *err)
     (void)snprintf(text, sizeof text, "%lld", (long long)value);
     return box_fd_write_file(dir, file, text, err);
 }
+
+uint32_t box_cgroup_process_version(const box_cgroup_trees *trees)
+{
+    uint32_t seen = 0;
+    uint32_t versions = 0; /* 3: both */
+    for (size_t i = 0; i < trees->count; i++) {
+        uint32_t has = trees->all[i].controllers & BOX_CG_PROCESS;
+        seen |= has;
+        versions |= has != 0 ? trees->all[i].version : 0;
+    }
+    return seen == BOX_CG_PROCESS && versions != 3 ? versions : 0;
+}

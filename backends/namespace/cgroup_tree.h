@@ -9,6 +9,7 @@ enum {
     BOX_CG_PIDS = 2,
     BOX_CG_CPU = 4,
     BOX_CG_CPUACCT = 8,
+    BOX_CG_PROCESS = BOX_CG_MEMORY | BOX_CG_PIDS | BOX_CG_CPU, /* limits of a process's own */
     BOX_CG_CONTROLLERS = 4,
     BOX_CG_MAX_TREES = 6,
     BOX_CG_PATH = 1024,
@@ -48,6 +49,9 @@ int box_cgroup_open(const box_cgroup_tree *s, const char *below);
 /* The tree with that controller (of that version when not 0), or NULL. */
 const box_cgroup_tree *box_cgroup_find(const box_cgroup_trees *trees, uint32_t controller);
 const box_cgroup_tree *box_cgroup_v2(const box_cgroup_trees *trees);
+/* 1: all of BOX_CG_PROCESS are v1's, each where it is; 2: all are the cgroup2 tree's; 0: neither.
+ */
+uint32_t box_cgroup_process_version(const box_cgroup_trees *trees);
 
 /* Writes one limit of the directory; names in messages are file names, never paths. */
 int box_cgroup_set(int dir, const char *file, int64_t value, box_error *err) BOX_MUST_USE;

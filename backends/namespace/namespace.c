@@ -51,8 +51,13 @@ struct box_backend {
 
 static void plan_init(box_sandbox_plan *plan)
 {
-    *plan = (box_sandbox_plan){
-        .workspace = -1, .image = -1, .setup = -1, .cgroup = -1, .report = -1, .go = -1};
+    *plan = (box_sandbox_plan){.workspace = -1,
+                               .limits = {-1, -1, -1},
+                               .image = -1,
+                               .setup = -1,
+                               .cgroup = -1,
+                               .report = -1,
+                               .go = -1};
 }
 
 /* Closes what plan_fill opened; agent, files, filter, image and listen are borrowed. */
@@ -62,6 +67,8 @@ static void plan_done(box_sandbox_plan *plan)
         box_closep(&plan->trees[i]);
     for (size_t i = 0; i < plan->n_box_procs; i++)
         box_closep(&plan->box_procs[i]);
+    for (size_t i = 0; i < BOX_COUNT(plan->limits); i++)
+        box_closep(&plan->limits[i]);
     box_closep(&plan->workspace);
     box_closep(&plan->setup);
     box_closep(&plan->cgroup);
@@ -92,6 +99,7 @@ static int plan_setup(const box_backend *b, box_sandbox_plan *plan, box_error *e
         .orphan_seconds = persistent ? BOX_AGENT_PERSISTENT_SECONDS : BOX_AGENT_ORPHAN_SECONDS,
         .flags = b->ids == BOX_IDS_ONE ? BOX_AGENT_SETUP_ONE_USER : 0,
         .max_processes = process_limit(b, plan->request),
+        .limits_version = plan->limits_version,
     };
     if (plan->request->host_path[0] == '\0')
         memcpy(setup.workspace, plan->request->mount_path, sizeof setup.workspace);
@@ -123,6 +131,12 @@ static int plan_fill(const box_backend *b, const box_warden_create *request,
         return -1;
     plan->n_box_procs = (size_t)n;
     plan->cgroup = box_cgroups_command_dir(record);
+    n = (b->guarantees & BOX_G_PROCESS_LIMITS) != 0
+            ? box_cgroups_process_dirs(record, plan->limits, err)
+            : 0;
+    if (n < 0)
+        return -1;
+    plan->limits_version = (uint32_t)n;
     return plan_setup(b, plan, err);
 }
 
@@ -543,6 +557,8 @@ static int namespace_open(const struct box_warden_config *config, box_backend **
         box_cgroups_open(config->cgroup, &b->cgroups, err) < 0 || probe(b, err) < 0)
         return -1;
     b->guarantees = kernel_guarantees(b) | box_cgroups_guarantees(b->cgroups);
+    if (b->ids == BOX_IDS_ONE) /* commands could raise what is the agent's to set */
+        b->guarantees &= ~(uint32_t)BOX_G_PROCESS_LIMITS;
     struct utsname host;
     char disk[160];
     (void)uname(&host); /* fails only for a bad pointer */

@@ -270,7 +270,7 @@ static int place(int parked, int number, box_error *err)
 /* 0 to 2 on /dev/null, 3 and up as agent/protocol.h says; all others close at the exec. */
 static int arrange_fds(const box_sandbox_plan *plan, int *agent, int *report, box_error *err)
 {
-    int wanted[BOX_AGENT_BOX_PROCS_FD + BOX_AGENT_MAX_BOX_PROCS];
+    int wanted[BOX_AGENT_BOX_PROCS_FD + BOX_AGENT_MAX_BOX_PROCS + BOX_AGENT_LIMIT_DIRS];
     int null = open("/dev/null", O_RDWR | O_CLOEXEC);
     if (null < 0)
         return box_fail_errno(err, "open /dev/null");
@@ -283,6 +283,8 @@ static int arrange_fds(const box_sandbox_plan *plan, int *agent, int *report, bo
     size_t count = BOX_AGENT_BOX_PROCS_FD;
     for (size_t i = 0; i < plan->n_box_procs; i++)
         wanted[count++] = plan->box_procs[i];
+    for (size_t i = 0; plan->limits_version == 1 && i < BOX_AGENT_LIMIT_DIRS; i++)
+        wanted[count++] = plan->limits[i];
     *agent = park(plan->agent, err);
     *report = *agent < 0 ? -1 : park(plan->report, err);
     if (*report < 0)

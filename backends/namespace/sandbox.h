@@ -33,6 +33,8 @@ typedef struct box_sandbox_plan {
     int cgroup; /* -1 = none */
     int box_procs[BOX_AGENT_MAX_BOX_PROCS];
     size_t n_box_procs;
+    int limits[3]; /* box_cgroups_process_dirs; -1 */
+    uint32_t limits_version;
     int report; /* one box_error goes here, then it closes; an exec closes it without a word */
     int go;     /* end of file = the parent is gone; a byte = go on: the id maps are written; a
                  * second one: all is ready for the agent */

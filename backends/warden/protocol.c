@@ -25,6 +25,7 @@ static const guarantee_row guarantees[] = {
     {BOX_G_AGENT_SEPARATED, "agent_separated"},
     {BOX_G_LIVE_LIMITS, "live_limits"},
     {BOX_G_DISK_WORKSPACE, "disk_workspace"},
+    {BOX_G_PROCESS_LIMITS, "process_limits"},
 };
 
 const char *box_guarantee_name(uint32_t bit)

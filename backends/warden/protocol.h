@@ -72,6 +72,7 @@ typedef enum box_guarantee {
     BOX_G_AGENT_SEPARATED = 1 << 16, /* commands cannot touch the agent */
     BOX_G_LIVE_LIMITS = 1 << 17,
     BOX_G_DISK_WORKSPACE = 1 << 18, /* a private workspace on disk, with a hard limit of its own */
+    BOX_G_PROCESS_LIMITS = 1 << 19, /* limits of a managed process's own */
     /* What admission.required asks: what backend host has not. */
     BOX_G_ISOLATED = BOX_G_FILESYSTEM | BOX_G_PROCESS | BOX_G_USER,
 } box_guarantee;

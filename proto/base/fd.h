@@ -22,7 +22,7 @@ int box_fd_replace_file(int dirfd, const char *name, const void *data, size_t le
 
 /* One message with descriptors over a SEQPACKET (or STREAM) socket, without blocking. 0, or -1:
  * *err's sys_errno is EAGAIN when the peer does not read. The descriptors stay the caller's. */
-enum { BOX_FD_PASS_MAX = 8 };
+enum { BOX_FD_PASS_MAX = 12 };
 int box_fd_send(int socket, const void *data, size_t len, const int *fds, size_t n_fds,
                 box_error *err) BOX_MUST_USE;
 

@@ -290,7 +290,11 @@
 
 /* Least memory limit of a sandbox: with less not even the smallest program of a Linux distribution
  * starts. */
-#define BOX_MIN_MEMORY_BYTES         (32 * 1024 * 1024)
+#define BOX_MIN_MEMORY_BYTES (32 * 1024 * 1024)
+/* The least of a managed process's own: a small program starts; the kernel's smallest CPU quota is
+ * 1 ms of a 100 ms period. */
+#define BOX_MIN_PROCESS_MEMORY_BYTES (4 * 1024 * 1024)
+#define BOX_MIN_CPU_MILLIS           10
 #define BOX_SESSION_IDLE_SECONDS     300
 #define BOX_SESSION_LIFETIME_SECONDS (48 * 3600)
 #define BOX_SESSION_RECORD_SECONDS   3600 /* how long a STOPPED record stays */

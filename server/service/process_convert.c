@@ -150,15 +150,18 @@ static void take_command(const Box__V1__ProcessSpec *m, box_process_request_view
     out->request.command = c;
 }
 
-/* A process has no control group with limits of its own on any backend of this version. */
+static void take_limits(const Box__V1__ProcessSpec *m, box_process_request *r)
+{
+    r->has_memory = box__v1__process_spec__has_memory_bytes(m);
+    r->memory_bytes = m->memory_bytes;
+    r->has_pids = box__v1__process_spec__has_pids_limit(m);
+    r->pids = m->pids_limit;
+    r->has_cpu = box__v1__process_spec__has_cpu_millis(m);
+    r->cpu_millis = m->cpu_millis;
+}
+
 static int check_built(const Box__V1__ProcessSpec *m, box_error *err)
 {
-    if (box__v1__process_spec__has_memory_bytes(m))
-        return box_convert_not_built("spec.memory_bytes", err);
-    if (box__v1__process_spec__has_pids_limit(m))
-        return box_convert_not_built("spec.pids_limit", err);
-    if (box__v1__process_spec__has_cpu_millis(m))
-        return box_convert_not_built("spec.cpu_millis", err);
     return m->skill_name[0] != '\0' ? box_convert_not_built("spec.skill_name", err) : 0;
 }
 
@@ -177,6 +180,7 @@ int box_convert_process(const Box__V1__StartManagedProcessRequest *m, box_proces
     if (spec == NULL)
         return box_violation(err, "spec", "must be set");
     take_command(spec, out);
+    take_limits(spec, r);
     r->has_journal = box__v1__process_spec__has_journal_limit_bytes(spec);
     r->journal_bytes = spec->journal_limit_bytes;
     r->stop_on_detach = spec->stop_on_detach;
@@ -215,6 +219,25 @@ static void view_verdict(box_process_view *v, box_process_info *info)
     v->message.verdict = &v->verdict.message;
 }
 
+static void view_usage(box_process_view *v, const box_process_info *info)
+{
+    const box_process_usage *u = &info->usage;
+    if (!info->has_usage)
+        return;
+    Box__V1__SessionUsage *m = &v->usage;
+    box__v1__session_usage__init(m);
+    if (u->memory_bytes >= 0)
+        box__v1__session_usage__set_memory_bytes(m, u->memory_bytes);
+    if (u->memory_peak_bytes >= 0)
+        box__v1__session_usage__set_memory_peak_bytes(m, u->memory_peak_bytes);
+    if (u->threads >= 0)
+        box__v1__session_usage__set_process_count(m, (int32_t)u->threads);
+    if (u->cpu_ns >= 0)
+        m->cpu_time = box_times_span(&v->cpu, (uint64_t)u->cpu_ns);
+    m->measured_at = box_times_stamp(&v->measured, u->measured_wall_ns);
+    v->message.usage = m;
+}
+
 void box_view_process(box_process_view *v, box_process_info *info)
 {
     Box__V1__ManagedProcess *m = &v->message;
@@ -245,6 +268,7 @@ void box_view_process(box_process_view *v, box_process_info *info)
     m->stdout_journal = view_range(&v->journals[0], &info->journals[0]);
     m->stderr_journal = view_range(&v->journals[1], &info->journals[1]);
     view_verdict(v, info);
+    view_usage(v, info);
 }
 
 void box_process_view_done(box_process_view *v)

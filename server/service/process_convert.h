@@ -26,7 +26,9 @@ typedef struct box_process_view {
     Box__V1__ManagedProcess *record; /* owned: spec and env_keys */
     box_verdict_view verdict;
     Box__V1__JournalRange journals[2];
-    Google__Protobuf__Timestamp created, started, exited, ready, next;
+    Google__Protobuf__Timestamp created, started, exited, ready, next, measured;
+    Box__V1__SessionUsage usage;
+    Google__Protobuf__Duration cpu;
     char uid[BOX_UID_TEXT];
 } box_process_view;
 

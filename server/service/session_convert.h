@@ -27,7 +27,7 @@ int box_convert_spec(const Box__V1__SessionSpec *message, box_spec *out, box_err
 /* SHA-256 of a request, for idempotency keys. */
 void box_convert_digest(const ProtobufCMessage *message, uint8_t out[32]);
 
-enum { BOX_VIEW_GUARANTEES = 19 /* bits of box_guarantee */, BOX_VIEW_LABELS = 64 };
+enum { BOX_VIEW_GUARANTEES = 20 /* bits of box_guarantee */, BOX_VIEW_LABELS = 64 };
 
 /* What a profile changed, as messages. */
 typedef struct box_adjustment_view {

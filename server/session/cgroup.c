@@ -54,7 +54,7 @@ bool box_cpu_since(box_cpu_groups *g, uint64_t group, uint64_t total_ns, uint64_
     return known;
 }
 
-bool box_cgroup_cpu_ns(box_cpu_groups *g, int x_fd, uint64_t group, uint64_t *out_ns)
+bool box_cgroup_cpu_total_ns(int x_fd, uint64_t group, uint64_t *out_ns)
 {
     char path[40];
     uint64_t usec;
@@ -64,7 +64,14 @@ bool box_cgroup_cpu_ns(box_cpu_groups *g, int x_fd, uint64_t group, uint64_t *ou
     BOX_AUTO(box_closep) int fd = openat(x_fd, path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
     if (fd < 0 || !find_in_file(fd, "usage_usec", &usec))
         return false;
-    return box_cpu_since(g, group, usec * 1000, out_ns);
+    *out_ns = usec * 1000;
+    return true;
+}
+
+bool box_cgroup_cpu_ns(box_cpu_groups *g, int x_fd, uint64_t group, uint64_t *out_ns)
+{
+    uint64_t total;
+    return box_cgroup_cpu_total_ns(x_fd, group, &total) && box_cpu_since(g, group, total, out_ns);
 }
 
 int box_cgroup_open_memory(int dirfd, uint32_t version)
@@ -90,4 +97,37 @@ uint64_t box_cgroup_pids_refused(int pids_fd)
 {
     uint64_t n = 0;
     return pids_fd >= 0 && find_in_file(pids_fd, "max", &n) ? n : 0;
+}
+
+bool box_cgroup_number(int dir, const char *file, uint64_t *out)
+{
+    char text[32];
+    BOX_AUTO(box_closep)
+    int fd = dir < 0 ? -1 : openat(dir, file, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    ssize_t n = fd < 0 ? -1 : pread(fd, text, sizeof text - 1, 0);
+    if (n <= 0 || !isdigit((unsigned char)text[0]))
+        return false;
+    text[n] = '\0';
+    *out = strtoull(text, NULL, 10);
+    return true;
+}
+
+bool box_cgroup_threads(int x_fd, uint64_t group, uint64_t *out)
+{
+    enum { MOST = 65536 };
+    char path[40];
+    char text[4096];
+    ssize_t n;
+    if (x_fd < 0 || group == 0)
+        return false;
+    (void)snprintf(path, sizeof path, "%" PRIu64 "/cgroup.threads", group); /* 20 digits at most */
+    BOX_AUTO(box_closep) int fd = openat(x_fd, path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    if (fd < 0)
+        return false;
+    *out = 0;
+    while (*out < MOST && (n = read(fd, text, sizeof text)) > 0) {
+        for (ssize_t i = 0; i < n; i++)
+            *out += text[i] == '\n';
+    }
+    return true;
 }

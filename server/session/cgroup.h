@@ -22,6 +22,8 @@ bool box_cpu_since(box_cpu_groups *g, uint64_t group, uint64_t total_ns, uint64_
 /* CPU time of the command that has ended in that group (x_fd: S/box/x; -1 = none). False: not
  * known. */
 bool box_cgroup_cpu_ns(box_cpu_groups *g, int x_fd, uint64_t group, uint64_t *out_ns);
+/* All that group has ever taken. False: not known. */
+bool box_cgroup_cpu_total_ns(int x_fd, uint64_t group, uint64_t *out_ns);
 /* The file below dirfd that counts kills for memory; it can be read again and again. -1 when there
  * is none. version: of the control groups, 1 or 2. */
 int box_cgroup_open_memory(int dirfd, uint32_t version);
@@ -30,5 +32,9 @@ uint64_t box_cgroup_oom_kills(int memory_fd);
 /* The same for processes that could not be made because of pids_limit. */
 int box_cgroup_open_pids(int dirfd);
 uint64_t box_cgroup_pids_refused(int pids_fd);
+/* The whole number in a file below dir (-1 = none). False: not known. */
+bool box_cgroup_number(int dir, const char *file, uint64_t *out);
+/* Threads in a group below S/box/x; false: not known. Counts to 65,536. */
+bool box_cgroup_threads(int x_fd, uint64_t group, uint64_t *out);
 /* The number behind "key " in a flat keyed file, as memory.events is one. */
 bool box_cgroup_find(const char *text, const char *key, uint64_t *out);

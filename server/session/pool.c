@@ -29,7 +29,7 @@ typedef struct warm {
     bool made;
     uint32_t guarantees;
     box_agent *agent;
-    int channel_fd, cgroup_fd, memory_fd, pids_fd;
+    int channel_fd, cgroup_fd, memory_fd, memory_dir, pids_fd;
 } warm;
 
 struct box_pool {
@@ -67,6 +67,7 @@ static void let_go(warm *m)
     box_closep(&m->channel_fd);
     box_closep(&m->cgroup_fd);
     box_closep(&m->memory_fd);
+    box_closep(&m->memory_dir);
     box_closep(&m->pids_fd);
     free(m);
 }
@@ -215,6 +216,8 @@ static void created(void *arg, box_warden_reply *reply)
         m->guarantees = reply->answer.guarantees;
         m->cgroup_fd = box_take_fd(&reply->cgroup);
         m->memory_fd = box_cgroup_open_memory(reply->memory, reply->answer.memory_version);
+        if (reply->answer.memory_version == 1)
+            m->memory_dir = box_take_fd(&reply->memory);
         m->pids_fd = box_cgroup_open_pids(reply->pids);
         BOX_IGNORE(box_agent_new(p->loop, p->all->run_dirfd, m->uid_text, &agent_events, m, 1,
                                  &m->agent, &err)); /* err says it */
@@ -241,7 +244,7 @@ static void make(box_pool *p, box_warden *warden, const box_warden_create *creat
     box_error err = {0};
     int listen_fd = -1;
     *m = (warm){.pool = p, .uid = box_uid_new(), .warden = warden, .create = *create};
-    m->channel_fd = m->cgroup_fd = m->memory_fd = m->pids_fd = -1;
+    m->channel_fd = m->cgroup_fd = m->memory_fd = m->memory_dir = m->pids_fd = -1;
     box_lock_take(&p->all->lock);
     box_uid prepared = box_warden_new_uid(warden);
     if (!box_pool_has_locked(p, &prepared) &&
@@ -349,6 +352,7 @@ static void give_locked(warm *m, const box_warden_limits *limits, box_session *s
     s->channel_fd = box_take_fd(&m->channel_fd);
     s->cgroup_fd = box_take_fd(&m->cgroup_fd);
     s->memory_fd = box_take_fd(&m->memory_fd);
+    s->memory_dir = box_take_fd(&m->memory_dir);
     s->pids_fd = box_take_fd(&m->pids_fd);
     leave_locked(m);
     free(m);

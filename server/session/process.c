@@ -57,6 +57,8 @@ void box_process_call_answered(void *call)
     end_idempotency(c);
     if (!c->dropped && fine && c->process != NULL)
         box_process_snapshot(c->session, c->process, true, &info);
+    info.has_usage = c->has_usage && info.pid != 0; /* it may have ended since */
+    info.usage = c->usage;
     if (c->want == BOX_WANT_START && c->session != NULL)
         box_session_release(c->session);
     if (!c->dropped)

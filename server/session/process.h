@@ -15,6 +15,14 @@ typedef enum box_process_state {
 
 enum { BOX_STDERR_PREVIEW_BYTES = 4000 };
 
+typedef struct box_process_usage {
+    int64_t memory_bytes;
+    int64_t memory_peak_bytes;
+    int64_t threads;
+    int64_t cpu_ns; /* since this run began */
+    int64_t measured_wall_ns;
+} box_process_usage;
+
 /* A snapshot. Owned (box_process_info_done). */
 typedef struct box_process_info {
     struct box_process *process; /* references, */
@@ -38,6 +46,8 @@ typedef struct box_process_info {
     box_verdict verdict; /* session is NULL; detail points into this */
     char detail[BOX_ERROR_MSG];
     box_journal_span journals[2];
+    bool has_usage; /* of what runs now; its numbers are -1 where not known */
+    box_process_usage usage;
     uint8_t *preview; /* BOX_STDERR_PREVIEW_BYTES; NULL: not asked for */
     size_t preview_len;
 } box_process_info;
@@ -72,6 +82,10 @@ typedef struct box_process_request {
     bool terminal;
     int32_t rows, columns;
     bool stop_on_detach;
+    bool has_memory, has_pids, has_cpu; /* limits of its own, within the session's */
+    int64_t memory_bytes;
+    int32_t pids;
+    int32_t cpu_millis;
     bool replace;
     const char *idempotency_key; /* NULL or "" = none */
     const uint8_t *digest;

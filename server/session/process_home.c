@@ -138,6 +138,8 @@ static void answer(box_process_call *c, box_process *p, bool flag, const box_err
         box_process_ref(p);
     box_process_unref(c->process);
     c->process = err == NULL ? p : NULL;
+    if (c->process != NULL)
+        c->has_usage = box_process_measure(c->session, p, &c->usage);
     c->flag = flag;
     if (err != NULL)
         c->error = *err;
@@ -519,9 +521,17 @@ static bool run_ended(const box_agent_managed *before, const box_agent_managed *
            now->exit.end_offset[0] != before->exit.end_offset[0];
 }
 
-/* What the session's counters say about the run that ended. */
+/* What the counters say about the run that ended: the session's, or its own group's, where nobody
+ * else is counted. */
 static void count_run(box_session *s, const box_process *p, box_process_facts *f)
 {
+    const box_agent_run_exit *e = &f->now.exit;
+    if (e->own != 0) {
+        f->oom_kills = e->own_oom_kills;
+        f->pids_hit =
+            e->own_pids_refused > 0 || box_cgroup_pids_refused(s->pids_fd) > p->refused_before;
+        return;
+    }
     uint64_t now = box_cgroup_oom_kills(s->memory_fd);
     f->oom_kills = now > p->oom_before ? now - p->oom_before : 0;
     f->pids_hit = box_cgroup_pids_refused(s->pids_fd) > p->refused_before;

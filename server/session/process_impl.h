@@ -118,6 +118,8 @@ struct box_process_call {
     box_process *process; /* what it waits for, then the answer: a reference */
 
     /* the answer */
+    bool has_usage;
+    box_process_usage usage;
     bool flag;
     box_error error;
 
@@ -159,6 +161,9 @@ void box_attach_more(box_process *p);      /* its journals grew */
 void box_attach_restarted(box_process *p); /* a run ended and another began */
 void box_attach_ended(box_process *p);     /* for good */
 void box_attach_stdin_changed(box_process *p);
+
+/* False when nothing of it runs. Home loop. */
+bool box_process_measure(box_session *s, const box_process *p, box_process_usage *out);
 
 /* --- snapshots -------------------------------------------------------------------------------- */
 

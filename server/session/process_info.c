@@ -89,8 +89,11 @@ static void verdict_of_exit(const box_process_facts *f, box_verdict *out)
     out->cpu_ns = e->cpu_ns;
     out->cpu_source =
         (e->flags & BOX_EXIT_CPU_FROM_CGROUP) != 0 ? BOX_SOURCE_CGROUP : BOX_SOURCE_PROCESS;
-    out->peak_memory_bytes = e->max_rss_bytes;
-    out->memory_source = e->max_rss_bytes > 0 ? BOX_SOURCE_PROCESS : BOX_SOURCE_NONE;
+    bool of_group = e->own_peak_bytes > 0;
+    out->peak_memory_bytes = of_group ? e->own_peak_bytes : e->max_rss_bytes;
+    out->memory_source = of_group               ? BOX_SOURCE_CGROUP
+                         : e->max_rss_bytes > 0 ? BOX_SOURCE_PROCESS
+                                                : BOX_SOURCE_NONE;
     out->leftovers = e->leftovers;
     out->leftovers_killed = (e->flags & BOX_EXIT_LEFTOVERS_KILLED) != 0;
     for (int i = 0; i < 2; i++)

@@ -45,6 +45,30 @@ static void check_restart(const box_process_request *r, box_checker *c)
         box_checker_add(c, "restart.max_backoff", "must be above 0 and at most 24 h");
 }
 
+/* What a session may be given; that it fits in its own is seen when it is found. */
+static void check_limits(const box_process_request *r, box_checker *c)
+{
+    if (r->has_memory && r->memory_bytes < BOX_MIN_PROCESS_MEMORY_BYTES)
+        box_checker_add(c, "memory_bytes", "must be at least 4 MiB");
+    if (r->has_pids && r->pids < 1)
+        box_checker_add(c, "pids_limit", "must be at least 1");
+    if (r->has_cpu && r->cpu_millis < BOX_MIN_CPU_MILLIS)
+        box_checker_add(c, "cpu_millis", "must be at least 10 (1000 = one core)");
+}
+
+/* A session without a number of its own has the warden's, which its kernel holds all the same. */
+static int check_within(const box_process_request *r, const box_spec *session, box_error *err)
+{
+    box_checker c = {.prefix = "spec.", .err = err};
+    if (r->has_memory && session->memory_bytes > 0 && r->memory_bytes > session->memory_bytes)
+        box_checker_add(&c, "memory_bytes", "must not be more than the session's");
+    if (r->has_pids && session->pids > 0 && r->pids > session->pids)
+        box_checker_add(&c, "pids_limit", "must not be more than the session's");
+    if (r->has_cpu && session->cpu_millis > 0 && r->cpu_millis > session->cpu_millis)
+        box_checker_add(&c, "cpu_millis", "must not be more than the session's");
+    return c.bad;
+}
+
 int box_process_check(const box_process_request *r, box_error *err)
 {
     box_checker c = {.prefix = "spec.", .err = err};
@@ -55,6 +79,7 @@ int box_process_check(const box_process_request *r, box_error *err)
         c.bad |= box_command_check(r->command, "spec.", err);
     check_readiness(&r->readiness, &c);
     check_restart(r, &c);
+    check_limits(r, &c);
     if (r->has_grace && (r->grace_ns < 0 || r->grace_ns > grace_most))
         box_checker_add(&c, "stop_grace", "must be 0 to 5 minutes");
     if (r->has_journal &&
@@ -120,6 +145,9 @@ static void fill_numbers(const box_process_request *r, box_agent_manage *m)
     m->journal_bytes = (journal + 4095) / 4096 * 4096;
     m->flags = (r->terminal ? BOX_MANAGE_TERMINAL : 0) |
                (r->stop_on_detach ? (uint32_t)BOX_MANAGE_STOP_ON_DETACH : 0);
+    m->limits.memory_bytes = r->has_memory ? (uint64_t)r->memory_bytes : 0;
+    m->limits.pids = r->has_pids ? (uint32_t)r->pids : 0;
+    m->limits.cpu_millis = r->has_cpu ? (uint32_t)r->cpu_millis : 0;
     m->rows = (uint16_t)r->rows;
     m->columns = (uint16_t)r->columns;
 }
@@ -131,6 +159,8 @@ int box_process_plan_make(const box_process_request *r, const box_spec *session,
     box_agent_manage *m = &out->manage;
     if (r->record.len > BOX_PROCESS_RECORD_BYTES)
         return box_violation(err, "spec", "has more than 2 MiB");
+    if (check_within(r, session, err) != 0)
+        return -1;
     (void)snprintf(m->name, sizeof m->name, "%s",
                    r->process_id[0] != '\0' ? r->process_id : "default");
     fill_numbers(r, m);

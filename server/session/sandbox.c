@@ -103,6 +103,7 @@ static void let_go(void *session)
     s->agent = NULL;
     box_closep(&s->cgroup_fd);
     box_closep(&s->memory_fd);
+    box_closep(&s->memory_dir);
     box_closep(&s->pids_fd);
     box_closep(&s->channel_fd);
     box_timer_free(s->keep_timer);
@@ -193,6 +194,8 @@ static void created(void *arg, box_warden_reply *reply)
         box_session_made(s, reply->answer.guarantees);
         s->cgroup_fd = box_take_fd(&reply->cgroup);
         s->memory_fd = box_cgroup_open_memory(reply->memory, reply->answer.memory_version);
+        if (reply->answer.memory_version == 1)
+            s->memory_dir = box_take_fd(&reply->memory);
         s->pids_fd = box_cgroup_open_pids(reply->pids);
         BOX_IGNORE(box_agent_new(s->home, s->all->run_dirfd, s->uid_text, &box_slots_agent_events,
                                  s, s->first_exec_id, &s->agent, &err)); /* err says it */
@@ -303,6 +306,8 @@ static void kept(void *arg, box_warden_reply *reply)
         box_session_made(s, reply->answer.guarantees);
         s->cgroup_fd = box_take_fd(&reply->cgroup);
         s->memory_fd = box_cgroup_open_memory(reply->memory, reply->answer.memory_version);
+        if (reply->answer.memory_version == 1)
+            s->memory_dir = box_take_fd(&reply->memory);
         s->pids_fd = box_cgroup_open_pids(reply->pids);
     } else if (!s->ending) {
         if (s->keep_timer == NULL)

@@ -234,6 +234,7 @@ static void strip(box_session *s)
     box_slots_drop_held(s);
     box_closep(&s->cgroup_fd);
     box_closep(&s->memory_fd);
+    box_closep(&s->memory_dir);
     box_closep(&s->pids_fd);
     box_closep(&s->channel_fd);
 }

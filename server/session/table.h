@@ -159,6 +159,7 @@ struct box_session {
     int cgroup_fd;             /* S/box/x; -1 when there is none */
     box_cpu_groups cpu;        /* of the directories in it */
     int memory_fd;             /* box_cgroup_open_memory */
+    int memory_dir;            /* v1: S/box of its memory controller; else -1 */
     int pids_fd;               /* box_cgroup_open_pids */
     int channel_fd;            /* of a sandbox of the pool until it is started; else -1 */
     box_warden_limits relimit; /* what such a one is to get other than it has */

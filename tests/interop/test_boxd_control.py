@@ -18,7 +18,7 @@ ALL_SCOPES = ["admin.read", "admin.write", "exec.write", "file.read", "file.writ
 GUARANTEES = {"filesystem", "process", "network_off", "network_on", "user", "seccomp", "memory",
               "pids", "cpu", "workspace_limit", "read_only_root", "writable_root", "host_mount",
               "images", "persistent", "command_cgroup", "agent_separated", "live_limits",
-              "disk_workspace"}
+              "disk_workspace", "process_limits"}
 
 
 def setUpModule():

@@ -74,12 +74,6 @@ class Life(ProcessCase):
         self.invalid(lambda: self.start(["true"], readiness=self.p.Readiness(tcp_port=70000)),
                      "spec.readiness.tcp_port")
 
-    def test_own_limits_are_refused_not_ignored(self):
-        for field in ("memory_bytes", "pids_limit", "cpu_millis"):
-            failure = self.fails(StatusCode.FAILED_PRECONDITION, "GUARANTEE_UNSUPPORTED",
-                                 lambda field=field: self.start(["true"], **{field: 1 << 26}))
-            self.assertEqual(failure.metadata["guarantees"], f"spec.{field}")
-
     def test_a_quick_one_is_an_exit_not_an_error(self):
         self.start("echo out; echo err >&2; exit 7")
         ended = self.wait()

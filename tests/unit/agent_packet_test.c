@@ -494,6 +494,16 @@ static void a_process_report_that_contradicts_itself_is_refused(void **state)
     assert_report(&m, 0, false);
     m.exit.end_offset[1] = UINT64_MAX;
     assert_report(&m, 0, false);
+    const box_agent_run_exit bad[] = {{.own = 2},
+                                      {.own = 1, .own_oom_kills = UINT64_MAX},
+                                      {.own = 1, .own_pids_refused = UINT64_MAX},
+                                      {.own = 1, .own_peak_bytes = UINT64_MAX}};
+    for (size_t i = 0; i < BOX_COUNT(bad); i++) {
+        m.exit = bad[i];
+        assert_report(&m, 0, false);
+    }
+    m.exit = (box_agent_run_exit){.own = 1, .own_oom_kills = 1, .own_peak_bytes = INT64_MAX};
+    assert_report(&m, 0, true);
     m = (box_agent_managed){.state = BOX_MANAGED_FAILED};
     assert_report(&m, 0, false); /* without a reason */
     (void)box_fail(&m.error, BOX_FILE_NOT_FOUND, "no command x");

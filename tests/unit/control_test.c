@@ -245,8 +245,8 @@ static void backends_are_listed_by_name_with_every_guarantee(void **state)
     assert_int_equal(docker->isolation, BOX__V1__ISOLATION_LEVEL__ISOLATION_LEVEL_UNSPECIFIED);
     assert_string_equal(namespace->detail, "cgroup v2");
     assert_int_equal(namespace->isolation, BOX__V1__ISOLATION_LEVEL__ISOLATION_LEVEL_PROCESS);
-    assert_int_equal(namespace->n_guarantees, 19);
-    assert_int_equal(docker->n_guarantees, 19);
+    assert_int_equal(namespace->n_guarantees, 20);
+    assert_int_equal(docker->n_guarantees, 20);
     size_t holds = 0;
     for (size_t i = 0; i < namespace->n_guarantees; i++) {
         const Box__V1__Guarantee *g = namespace->guarantees[i];

@@ -97,6 +97,8 @@ void cli_message_freep(void *pointer);
 
 /* "512MiB", "1.5" cores, "K=V"...: argp_error with the option's name on a mistake. */
 int64_t cli_bytes(struct argp_state *state, const char *option, const char *text);
+/* Of --cpu, in thousandths of a core. */
+int32_t cli_cores(struct argp_state *state, const char *text);
 uint64_t cli_duration(struct argp_state *state, const char *option, const char *text);
 int64_t cli_number(struct argp_state *state, const char *option, const char *text, int64_t min,
                    int64_t max);

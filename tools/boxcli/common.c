@@ -118,6 +118,15 @@ void cli_message_freep(void *pointer)
     cli_message_free(box_take_pointer(pointer));
 }
 
+int32_t cli_cores(struct argp_state *state, const char *text)
+{
+    char *end;
+    double cores = strtod(text, &end);
+    if (*end != '\0' || end == text || !(cores >= 0.01 && cores <= 1000))
+        argp_error(state, "--cpu %s: expected a number of cores from 0.01 to 1000", text);
+    return (int32_t)(cores * 1000 + 0.5);
+}
+
 int64_t cli_bytes(struct argp_state *state, const char *option, const char *text)
 {
     box_error err;

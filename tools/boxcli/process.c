@@ -51,6 +51,9 @@ enum {
     OPT_READY,
     OPT_TIMEOUT,
     OPT_TREE,
+    OPT_MEMORY,
+    OPT_PIDS,
+    OPT_CPU,
 };
 
 typedef struct start_args {
@@ -100,6 +103,9 @@ static const struct argp_option start_options[] = {
      .doc = "until it is ready; else it is stopped"},
     {.name = "grace", .key = OPT_GRACE, .arg = "TIME", .doc = "from SIGTERM to SIGKILL (5s)"},
     {.name = "journal", .key = OPT_JOURNAL, .arg = "SIZE", .doc = "kept of each stream (1MiB)"},
+    {.name = "memory", .key = OPT_MEMORY, .arg = "SIZE", .doc = "of its own, within the session's"},
+    {.name = "pids", .key = OPT_PIDS, .arg = "N", .doc = "processes and threads of its own"},
+    {.name = "cpu", .key = OPT_CPU, .arg = "CORES", .doc = "CPU of its own, such as 0.5"},
     {.name = "tty", .key = OPT_TTY, .doc = "run it on a terminal, for `boxcli attach`"},
     {.name = "stop-on-detach",
      .key = OPT_STOP_ON_DETACH,
@@ -222,6 +228,16 @@ static error_t parse_spec(start_args *a, int key, char *arg, struct argp_state *
         return 0;
     case OPT_JOURNAL:
         box__v1__process_spec__set_journal_limit_bytes(spec, cli_bytes(state, "--journal", arg));
+        return 0;
+    case OPT_MEMORY:
+        box__v1__process_spec__set_memory_bytes(spec, cli_bytes(state, "--memory", arg));
+        return 0;
+    case OPT_PIDS:
+        box__v1__process_spec__set_pids_limit(
+            spec, (int32_t)cli_number(state, "--pids", arg, 1, INT32_MAX));
+        return 0;
+    case OPT_CPU:
+        box__v1__process_spec__set_cpu_millis(spec, cli_cores(state, arg));
         return 0;
     case OPT_STOP_ON_DETACH:
         spec->stop_on_detach = true;

@@ -151,15 +151,6 @@ static void set_text(char **field, const char *text)
     *field = box_strdup(text);
 }
 
-static int32_t parse_cores(struct argp_state *state, const char *text)
-{
-    char *end;
-    double cores = strtod(text, &end);
-    if (*end != '\0' || end == text || !(cores >= 0.01 && cores <= 1000))
-        argp_error(state, "--cpu %s: expected a number of cores from 0.01 to 1000", text);
-    return (int32_t)(cores * 1000 + 0.5);
-}
-
 static Box__V1__NetworkMode parse_network(struct argp_state *state, const char *text)
 {
     if (strcmp(text, "on") == 0)
@@ -218,7 +209,7 @@ static error_t parse_live(int key, char *arg, struct argp_state *state)
         box__v1__session_spec__set_memory_bytes(spec_of(a), cli_bytes(state, "--memory", arg));
         return 0;
     case OPT_CPU:
-        box__v1__session_spec__set_cpu_millis(spec_of(a), parse_cores(state, arg));
+        box__v1__session_spec__set_cpu_millis(spec_of(a), cli_cores(state, arg));
         return 0;
     case OPT_PIDS:
         box__v1__session_spec__set_pids_limit(
