@@ -56,9 +56,17 @@ def check_files(boxbench):
     r = report(boxbench, "--files")
     for case in (r["health"], r["read"]):
         assert 0 < case["p50_us"] <= case["p99_us"], case
-    assert set(r["bytes_per_second"]) == {"openssl", "upload", "download"}, r
-    assert set(r["ratios"]) == {"read_to_health", "upload_to_openssl", "download_to_openssl"}, r
+    assert set(r["bytes_per_second"]) == {"tls", "upload", "download"}, r
+    assert set(r["ratios"]) == {"read_to_health", "upload_to_tls", "download_to_tls"}, r
     assert all(v > 0 for v in r["ratios"].values()), r
+    assert 0 <= r["boxd_grown_bytes"] < 32 << 20, r
+
+
+def check_attach(boxbench):
+    r = report(boxbench, "--attach")
+    assert set(r["ratios"]) == {"attach_to_openssl", "attach_to_tls"}, r
+    assert all(v > 0 for v in r["ratios"].values()), r
+    assert 0 <= r["attach"]["readers_grown_bytes"] < 64 << 20, r
 
 
 def check_rpc(boxbench):
@@ -104,6 +112,7 @@ def main():
     else:
         check_box(sys.argv[1])
         check_files(sys.argv[1])
+        check_attach(sys.argv[1])
 
 
 main()

@@ -4,14 +4,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "attach.h"
 #include "base/clock.h"
 #include "box/v1/control.client.h"
 #include "box/v1/file.client.h"
 #include "box/v1/session.client.h"
 #include "box/v1/types.fields.h"
+#include "growth.h"
 #include "peers.h"
 #include "session_calls.h"
+#include "tls_floor.h"
 
 enum {
     SMALL_BYTES = 1024,
@@ -31,7 +32,8 @@ static char large_path[] = "large";
 typedef struct figures {
     bench_case health;
     bench_case read;
-    double openssl, upload, download; /* bytes a second; the best round */
+    double tls, upload, download; /* bytes a second; the best round */
+    bench_growth growth;          /* of boxd, looked at in the middle of each stream */
 } figures;
 
 /* --- small calls ------------------------------------------------------------------------------ */
@@ -102,7 +104,7 @@ static double rate_of(uint64_t bytes, box_time begin)
     return (double)bytes / ((double)(box_now() - begin) / (double)BOX_SECOND);
 }
 
-static int send_pieces(box_client_call *call, size_t pieces, box_error *err)
+static int send_pieces(box_client_call *call, size_t pieces, bench_growth *growth, box_error *err)
 {
     static uint8_t data[PIECE_BYTES];
     for (size_t i = 0; i < pieces; i++) {
@@ -110,13 +112,14 @@ static int send_pieces(box_client_call *call, size_t pieces, box_error *err)
         box__v1__upload_file_request__init(&m);
         m.request_case = BOX__V1__UPLOAD_FILE_REQUEST__REQUEST_DATA;
         m.data = (ProtobufCBinaryData){.data = data, .len = sizeof data};
-        if (box_v1_file_service_upload_file_send(call, &m, err) < 0)
+        if (box_v1_file_service_upload_file_send(call, &m, err) < 0 ||
+            (i == pieces / 2 && bench_growth_look(growth, err) < 0))
             return -1;
     }
     return 0;
 }
 
-static int upload(load_worker *w, size_t pieces, double *rate, box_error *err)
+static int upload(load_worker *w, size_t pieces, bench_growth *growth, double *rate, box_error *err)
 {
     box_client_call *call = NULL;
     Box__V1__UploadFileRequest m;
@@ -132,7 +135,7 @@ static int upload(load_worker *w, size_t pieces, double *rate, box_error *err)
     if (box_v1_file_service_upload_file(w->channel, NULL, &call, err) < 0)
         return -1;
     int rc = box_v1_file_service_upload_file_send(call, &m, err);
-    rc = rc < 0 ? rc : send_pieces(call, pieces, err);
+    rc = rc < 0 ? rc : send_pieces(call, pieces, growth, err);
     rc = rc < 0 ? rc : box_v1_file_service_upload_file_finish(call, &response, err);
     box_client_free(call);
     if (rc < 0)
@@ -142,7 +145,8 @@ static int upload(load_worker *w, size_t pieces, double *rate, box_error *err)
     return 0;
 }
 
-static int receive(box_client_call *call, uint64_t *bytes, box_error *err)
+static int receive(box_client_call *call, uint64_t look_at, bench_growth *growth, uint64_t *bytes,
+                   box_error *err)
 {
     for (;;) {
         Box__V1__DownloadFileResponse *m = NULL;
@@ -152,10 +156,16 @@ static int receive(box_client_call *call, uint64_t *bytes, box_error *err)
         if (m->response_case == BOX__V1__DOWNLOAD_FILE_RESPONSE__RESPONSE_DATA)
             *bytes += m->data.len;
         box__v1__download_file_response__free_unpacked(m, NULL);
+        if (*bytes >= look_at) {
+            look_at = UINT64_MAX;
+            if (bench_growth_look(growth, err) < 0)
+                return -1;
+        }
     }
 }
 
-static int download(load_worker *w, size_t pieces, double *rate, box_error *err)
+static int download(load_worker *w, size_t pieces, bench_growth *growth, double *rate,
+                    box_error *err)
 {
     box_client_call *call = NULL;
     Box__V1__DownloadFileRequest request;
@@ -166,7 +176,7 @@ static int download(load_worker *w, size_t pieces, double *rate, box_error *err)
     request.path = large_path;
     if (box_v1_file_service_download_file(w->channel, NULL, &request, &call, err) < 0)
         return -1;
-    int rc = receive(call, &bytes, err);
+    int rc = receive(call, (uint64_t)pieces * PIECE_BYTES / 2, growth, &bytes, err);
     box_client_free(call);
     if (rc == 0 && bytes != (uint64_t)pieces * PIECE_BYTES)
         return box_fail(err, BOX_PROTOCOL, "another file was read");
@@ -202,14 +212,15 @@ static int measure_rounds(load_worker *w, const bench_files *files, bool quick, 
     size_t pieces = quick ? QUICK_PIECES : PIECES;
     uint64_t ns = (quick ? QUICK_FLOOR_MS : FLOOR_MS) * BOX_MS;
     for (int i = 0; i < ROUNDS; i++) {
-        double openssl = 0;
+        double tls = 0;
         double up = 0;
         double down = 0;
-        if (bench_openssl_rate(files, ns, &openssl, err) < 0)
-            return box_wrap(err, "openssl");
-        if (upload(w, pieces, &up, err) < 0 || download(w, pieces, &down, err) < 0)
+        if (bench_tls_rate(files, ns, &tls, err) < 0)
+            return box_wrap(err, "TLS");
+        if (upload(w, pieces, &f->growth, &up, err) < 0 ||
+            download(w, pieces, &f->growth, &down, err) < 0)
             return -1;
-        keep_best(&f->openssl, openssl);
+        keep_best(&f->tls, tls);
         keep_best(&f->upload, up);
         keep_best(&f->download, down);
     }
@@ -223,9 +234,11 @@ static int measure_streams(const load_target *t, bool quick, figures *f, box_err
     if (box_channel_new(t->endpoint, NULL, &w.channel, err) < 0)
         return -1;
     int rc = prepare(&w, err);
+    rc = rc < 0 ? rc : bench_growth_begin(&f->growth, t, err);
     rc = rc < 0 ? rc : bench_files_make(&files, err);
     rc = rc < 0 ? rc : measure_rounds(&w, &files, quick, f, err);
     bench_files_remove(&files);
+    bench_growth_end(&f->growth);
     bench_session_finish(&w);
     box_channel_free(w.channel);
     return rc;
@@ -235,14 +248,14 @@ static void report(figures *f, bool json)
 {
     const double mib = 1024 * 1024;
     double read = bench_percentile_us(&f->read, 50) / bench_percentile_us(&f->health, 50);
-    double up = f->upload / f->openssl;
-    double down = f->download / f->openssl;
+    double up = f->upload / f->tls;
+    double down = f->download / f->tls;
     if (json) {
-        json_t *root =
-            json_pack("{s:o, s:o, s:{s:f, s:f, s:f}, s:{s:f, s:f, s:f}}", "health",
-                      bench_json(&f->health), "read", bench_json(&f->read), "bytes_per_second",
-                      "openssl", f->openssl, "upload", f->upload, "download", f->download, "ratios",
-                      "read_to_health", read, "upload_to_openssl", up, "download_to_openssl", down);
+        json_t *root = json_pack(
+            "{s:o, s:o, s:{s:f, s:f, s:f}, s:f, s:{s:f, s:f, s:f}}", "health",
+            bench_json(&f->health), "read", bench_json(&f->read), "bytes_per_second", "tls", f->tls,
+            "upload", f->upload, "download", f->download, "boxd_grown_bytes", f->growth.most,
+            "ratios", "read_to_health", read, "upload_to_tls", up, "download_to_tls", down);
         (void)json_dumpf(root, stdout, JSON_INDENT(2));
         printf("\n");
         json_decref(root);
@@ -250,10 +263,12 @@ static void report(figures *f, bool json)
     }
     bench_print(&f->health);
     bench_print(&f->read);
-    printf("%-28s %10.1f MiB/s\n%-28s %10.1f MiB/s\n%-28s %10.1f MiB/s\n\n", "openssl",
-           f->openssl / mib, "upload", f->upload / mib, "download", f->download / mib);
-    printf("%-28s %10.2f\n%-28s %10.2f\n%-28s %10.2f\n", "read_to_health", read,
-           "upload_to_openssl", up, "download_to_openssl", down);
+    printf("%-28s %10.1f MiB/s\n%-28s %10.1f MiB/s\n%-28s %10.1f MiB/s\n\n", "tls", f->tls / mib,
+           "upload", f->upload / mib, "download", f->download / mib);
+    bench_target("read_to_health", read, "<= 2");
+    bench_target("upload_to_tls", up, ">= 0.5");
+    bench_target("download_to_tls", down, ">= 0.5");
+    bench_target("boxd_grown MiB", f->growth.most / mib, "< 32");
 }
 
 int bench_files_calls(const load_target *t, bool quick, bool json, box_error *err)

@@ -18,7 +18,7 @@ typedef struct memory {
     double kernel;
 } memory;
 
-static int ask_resident(box_channel *channel, bool *known, double *out, box_error *err)
+int bench_resident(box_channel *channel, bool *known, double *out, box_error *err)
 {
     Box__V1__GetStatusRequest request;
     box__v1__get_status_request__init(&request);
@@ -36,7 +36,7 @@ int bench_live_begin(const load_target *t, live_report *out, box_error *err)
     box_channel *channel;
     if (box_channel_new(t->endpoint, NULL, &channel, err) < 0)
         return -1;
-    int rc = ask_resident(channel, &out->has_server, &out->resident_bytes, err);
+    int rc = bench_resident(channel, &out->has_server, &out->resident_bytes, err);
     box_channel_free(channel);
     return rc;
 }
@@ -45,7 +45,7 @@ static int look(box_channel *channel, pid_t warden, memory *out, box_error *err)
 {
     bool known;
     (void)nanosleep(&(struct timespec){.tv_nsec = SETTLE_MS * 1000000L}, NULL);
-    if (ask_resident(channel, &known, &out->resident, err) < 0)
+    if (bench_resident(channel, &known, &out->resident, err) < 0)
         return -1;
     if (warden == 0)
         return 0;

@@ -20,3 +20,6 @@ int bench_live_begin(const load_target *t, live_report *out, box_error *err) BOX
 /* Makes as many sessions as it can, at most `wanted`, and deletes them. */
 int bench_live_sessions(const load_target *t, size_t wanted, live_report *out, box_error *err)
     BOX_MUST_USE;
+
+/* Resident bytes of boxd, as it says itself; *known false: it does not say them to this caller. */
+int bench_resident(box_channel *channel, bool *known, double *out, box_error *err) BOX_MUST_USE;

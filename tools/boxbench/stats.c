@@ -71,3 +71,8 @@ void bench_print(bench_case *c)
            bench_percentile_us(c, 95), bench_percentile_us(c, 99), bench_rate(c), c->count,
            client_us(c));
 }
+
+void bench_target(const char *name, double value, const char *target)
+{
+    printf("%-28s %10.2f  target %s\n", name, value, target);
+}

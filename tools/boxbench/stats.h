@@ -25,3 +25,5 @@ double bench_percentile_us(bench_case *c, double percent);
 double bench_rate(const bench_case *c); /* calls a second */
 json_t *bench_json(bench_case *c);
 void bench_print(bench_case *c);
+/* A line "NAME  VALUE  target TARGET". */
+void bench_target(const char *name, double value, const char *target);
