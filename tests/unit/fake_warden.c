@@ -323,6 +323,25 @@ void fake_worker_end(fake_sandbox *s, fake_worker *worker, int signo)
     send_agent(s, BOX_AGENT_FILES_ENDED, id, &e);
 }
 
+void fake_connect_answer(fake_sandbox *s, uint64_t id, int fd, const box_error *err)
+{
+    box_agent_connected c = {0};
+    box_error failed;
+    if (err != NULL)
+        c.error = *err;
+    if (box_agent_send_with(s->fd, BOX_AGENT_CONNECTED, id, &c, &fd, fd >= 0 ? 1 : 0, &failed) < 0)
+        abort();
+    box_closep(&fd);
+}
+
+static void note_connect(fake_sandbox *s, const box_agent_packet *packet)
+{
+    if (s->connects >= FAKE_MAX_CONNECTS)
+        abort();
+    s->connect_id[s->connects] = packet->header.id;
+    s->connect_port[s->connects++] = (uint16_t)packet->body.connect.port;
+}
+
 void fake_warden_oom(const fake_warden *w)
 {
     write_oom_kills(w, 1);
@@ -385,6 +404,9 @@ static void on_agent_packet(fake_warden *w, fake_sandbox *s, const box_agent_pac
         return;
     case BOX_AGENT_FILES:
         start_worker(s, packet, fds[0]);
+        return;
+    case BOX_AGENT_CONNECT:
+        note_connect(s, packet);
         return;
     case BOX_AGENT_FILES_STOP:
         if (!w->deaf_files)

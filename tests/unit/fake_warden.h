@@ -15,7 +15,12 @@
 #include "agent/packet.h"
 #include "warden/protocol.h"
 
-enum { FAKE_MAX_SANDBOXES = 64, FAKE_MAX_PROGRAMS = 64, FAKE_MAX_WORKERS = 8 };
+enum {
+    FAKE_MAX_SANDBOXES = 64,
+    FAKE_MAX_PROGRAMS = 64,
+    FAKE_MAX_WORKERS = 8,
+    FAKE_MAX_CONNECTS = 256,
+};
 
 typedef struct fake_program {
     bool used;
@@ -51,6 +56,9 @@ typedef struct fake_sandbox {
     unsigned last_signal;
     fake_worker workers[FAKE_MAX_WORKERS];
     unsigned files, files_stops; /* FILES and FILES_STOP that came */
+    unsigned connects;           /* CONNECT that came; a test answers */
+    uint64_t connect_id[FAKE_MAX_CONNECTS];
+    uint16_t connect_port[FAKE_MAX_CONNECTS];
 } fake_sandbox;
 
 typedef struct fake_warden {
@@ -97,6 +105,8 @@ void fake_program_exit(fake_sandbox *s, fake_program *p, int exit_code, int sign
                        uint32_t leftovers);
 /* It closes its socket and the agent tells so; signo 0: it ended by itself. */
 void fake_worker_end(fake_sandbox *s, fake_worker *worker, int signo);
+/* The answer to a CONNECT: a descriptor (taken), or why there is none. */
+void fake_connect_answer(fake_sandbox *s, uint64_t id, int fd, const box_error *err);
 /* The kernel counted one more kill for memory in the sandboxes. */
 void fake_warden_oom(const fake_warden *w);
 /* What poll(2) may wait on, for a test with a thread; returns how many. */
