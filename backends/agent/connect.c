@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -9,13 +10,18 @@
 #include "base/fd.h"
 #include "base/limits.h"
 
+static int set(int fd, int level, int option, int value)
+{
+    return setsockopt(fd, level, option, &value, sizeof value);
+}
+
 /* Its memory is the agent's (BOX_FORWARD_SOCKET_BYTES), whoever has it later. */
 static int bound(int fd)
 {
-    int bytes = BOX_FORWARD_SOCKET_BYTES;
-    if (setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof bytes) < 0)
+    if (set(fd, SOL_SOCKET, SO_SNDBUF, BOX_FORWARD_SOCKET_BYTES) < 0 ||
+        set(fd, SOL_SOCKET, SO_RCVBUF, BOX_FORWARD_SOCKET_BYTES) < 0)
         return -1;
-    return setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof bytes);
+    return set(fd, IPPROTO_TCP, TCP_MAXSEG, BOX_FORWARD_SEGMENT_BYTES);
 }
 
 int box_connect_begin(uint16_t port, bool v6)

@@ -349,6 +349,9 @@
 /* SO_SNDBUF and SO_RCVBUF of each, which the kernel doubles: with all of them full they take half
  * of BOX_AGENT_MEMORY_BYTES, where they are charged. */
 #define BOX_FORWARD_SOCKET_BYTES (32 * 1024)
+/* Largest segment: a buffer must hold more than two of them, or every acknowledgement is delayed by
+ * 40 ms, and 2 MB/s is all there is. Loopback's own 64 KiB would not fit. */
+#define BOX_FORWARD_SEGMENT_BYTES (16 * 1024)
 /* The agent gives up on a port whose program takes no connection (its queue is full) after this. */
 #define BOX_FORWARD_CONNECT_SECONDS 10
 /* PortForward's wait at most, and the pause between two tries meanwhile. */

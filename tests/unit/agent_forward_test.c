@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <sys/socket.h>
@@ -56,6 +57,26 @@ static void a_port_that_listens_is_reached_at_once(void **state)
     box_agent_forward_told(&all, f);
     assert_int_equal(all.count, 0);
     assert_int_equal(read(peer, &byte, 1), 0); /* nobody else has it */
+}
+
+/* Or acknowledgements are delayed: see the limit. */
+static void segments_are_smaller_than_the_buffers(void **state)
+{
+    (void)state;
+    box_agent_forwards all = {0};
+    uint16_t port;
+    int segment = 0, buffer = 0;
+    socklen_t len = sizeof segment;
+    BOX_AUTO(box_closep) int listener = bound_to(false, 4, &port);
+    box_agent_forward *f = begin(&all, 1, port);
+    assert_int_equal(getsockopt(f->fd, IPPROTO_TCP, TCP_MAXSEG, &segment, &len), 0);
+    assert_in_range(segment, 1, BOX_FORWARD_SEGMENT_BYTES);
+    const int buffers[] = {SO_SNDBUF, SO_RCVBUF};
+    for (size_t i = 0; i < BOX_COUNT(buffers); i++) {
+        assert_int_equal(getsockopt(f->fd, SOL_SOCKET, buffers[i], &buffer, &len), 0);
+        assert_in_range(buffer, 2 * segment + 1, 2 * BOX_FORWARD_SOCKET_BYTES);
+    }
+    box_agent_forward_told(&all, f);
 }
 
 static void a_program_that_listens_on_ipv6_alone_is_found(void **state)
@@ -165,6 +186,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_port_that_listens_is_reached_at_once),
+        cmocka_unit_test(segments_are_smaller_than_the_buffers),
         cmocka_unit_test(a_program_that_listens_on_ipv6_alone_is_found),
         cmocka_unit_test(a_port_without_a_listener_says_refused),
         cmocka_unit_test(a_full_listener_is_given_up_in_time),

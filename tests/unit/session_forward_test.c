@@ -463,6 +463,8 @@ static void an_open_one_keeps_the_session_from_ending_idle(void **state)
     BOX_AUTO(box_closep) int program = stand(r, &l);
     rig_wait(r, 2 * BOX_SESSION_IDLE_SECONDS * BOX_SECOND);
     assert_false(l.done);
+    feed(r, &l, "still here");
+    assert_reads(program, "still here");
     box_forward_free(l.forward);
     rig_wait(r, 2 * BOX_SESSION_IDLE_SECONDS * BOX_SECOND);
     box_error err;
