@@ -5,360 +5,23 @@
 #include <unistd.h>
 
 #include "args.h"
-#include "base/alloc.h"
-#include "base/clock.h"
 #include "base/id.h"
 #include "base/limits.h"
-#include "base/list.h"
-#include "box/v1/control.client.h"
-#include "box/v1/session.client.h"
-#include "box/v1/tool.client.h"
-#include "mcp_message.h"
+#include "mcp_request.h"
 #include "spec.h"
 
 enum { STDIN_STEP = 64 * 1024, EXTEND_SECONDS = 60 };
 
-typedef struct mcp {
-    cli *c;
-    char *session; /* its id */
-    bool own;      /* made here: it goes at the end */
-    bool used;     /* a tool was called in it */
-    Box__V1__SessionSpec *spec;
-    mcp_lines lines;
-    const char *version; /* NULL before initialize */
-    box_list requests;   /* under way */
-    size_t n;
-    bool eof;
-    box_time end_at;    /* eof: when what is under way is given up */
-    box_time extend_at; /* own: when the session's idle end is put off again */
-    box_client_call *extending;
-    int output_errno;
-} mcp;
-
-/* A request under way. A tool's may take three calls: the tool, the session it needs, the tool. */
-typedef struct request {
-    box_list link;
-    mcp *m;
-    mcp_message message; /* owned */
-    box_client_call *call;
-    json_t *result; /* owned; came with the call's message */
-    bool retried;
-} request;
-
-static void run_tool(request *r);
-
-/* --- answers ---------------------------------------------------------------------------------- */
-
-/* Takes the line. A client that does not read is waited for: it is the one that is served. */
-static void put(mcp *m, char *line)
-{
-    size_t len = strlen(line);
-    for (size_t at = 0; at < len && m->output_errno == 0;) {
-        ssize_t n = write(STDOUT_FILENO, line + at, len - at);
-        if (n > 0)
-            at += (size_t)n;
-        else if (n < 0 && errno != EINTR)
-            m->output_errno = errno;
-    }
-    free(line);
-}
-
-static void request_free(request *r)
-{
-    box_list_remove(&r->link);
-    r->m->n--;
-    box_client_free(r->call);
-    json_decref(r->result);
-    mcp_message_done(&r->message);
-    free(r);
-}
-
-static void succeed(request *r, json_t *result)
-{
-    put(r->m, mcp_answer(r->message.id, result));
-    request_free(r);
-}
-
-static void fail(request *r, int code, const char *text)
-{
-    put(r->m, mcp_error(r->message.id, code, text));
-    request_free(r);
-}
-
-/* What a protocol's error says of one of Box. */
-static void fail_with(request *r, const box_error *err)
-{
-    char text[BOX_ERROR_MSG + 64];
-    (void)snprintf(text, sizeof text, "%s: %s", box_reason_name(err->reason), err->msg);
-    fail(r, MCP_INTERNAL_ERROR, text);
-}
-
-/* The call is over; the next one may begin. */
-static void drop_call(request *r)
-{
-    box_client_free(r->call);
-    r->call = NULL;
-}
-
-static bool lacks_session(const box_error *status)
-{
-    return status->reason == BOX_SESSION_NOT_FOUND || status->reason == BOX_SESSION_NOT_RUNNING;
-}
-
-/* --- initialize ------------------------------------------------------------------------------- */
-
-static json_t *initialize_result(const mcp *m, const char *instructions)
-{
-    return mcp_initialize_result(m->version, BOX_VERSION, instructions);
-}
-
-static void guidance_came(void *arg, box_client_call *call, const Box__V1__GetGuidanceResponse *g)
-{
-    request *r = arg;
-    (void)call;
-    r->result = initialize_result(r->m, g->text);
-}
-
-/* A server that does not answer now may do so later: that is no reason not to begin. */
-static void guidance_done(void *arg, box_client_call *call, const box_error *status,
-                          const box_metadata *trailers)
-{
-    request *r = arg;
-    (void)call;
-    (void)status;
-    (void)trailers;
-    succeed(r, r->result != NULL ? box_take(r->result) : initialize_result(r->m, ""));
-}
-
-static void initialize(request *r)
-{
-    static const box_v1_control_service_get_guidance_events events = {.message = guidance_came,
-                                                                      .done = guidance_done};
-    mcp *m = r->m;
-    box_error err;
-    Box__V1__GetGuidanceRequest g;
-    box__v1__get_guidance_request__init(&g);
-    if (m->version != NULL) {
-        fail(r, MCP_INVALID_REQUEST, "initialize came twice");
-        return;
-    }
-    m->version =
-        mcp_version(json_string_value(json_object_get(r->message.params, "protocolVersion")));
-    box_client_options o = cli_options(m->c);
-    if (box_v1_control_service_get_guidance_start(m->c->channel, &o, &g, &events, r, &r->call,
-                                                  &err) < 0)
-        succeed(r, initialize_result(m, ""));
-}
-
-/* --- tools/list ------------------------------------------------------------------------------- */
-
-static void tools_came(void *arg, box_client_call *call, const Box__V1__ListToolsResponse *response)
-{
-    request *r = arg;
-    json_t *tools = json_array();
-    (void)call;
-    for (size_t i = 0; i < response->n_tools; i++) {
-        const Box__V1__Tool *t = response->tools[i];
-        json_t *tool = mcp_tool(t->name, t->description, t->parameters_json, t->read_only);
-        if (tool != NULL && json_array_append_new(tools, tool) < 0)
-            abort(); /* only without memory */
-    }
-    r->result = json_pack("{s:o}", "tools", tools);
-}
-
-static void list_tools(request *r, char *session);
-
-static void tools_done(void *arg, box_client_call *call, const box_error *status,
-                       const box_metadata *trailers)
-{
-    static char any[] = "";
-    request *r = arg;
-    (void)call;
-    (void)trailers;
-    if (status->reason == BOX_NONE) {
-        succeed(r, box_take(r->result));
-    } else if (status->reason == BOX_SESSION_NOT_FOUND && !r->retried) {
-        r->retried = true; /* it is made when a tool is called */
-        drop_call(r);
-        list_tools(r, any);
-    } else {
-        fail_with(r, status);
-    }
-}
-
-static void list_tools(request *r, char *session)
-{
-    static const box_v1_tool_service_list_tools_events events = {.message = tools_came,
-                                                                 .done = tools_done};
-    box_error err;
-    Box__V1__ListToolsRequest l;
-    box__v1__list_tools_request__init(&l);
-    l.session_id = session;
-    box_client_options o = cli_options(r->m->c);
-    if (box_v1_tool_service_list_tools_start(r->m->c->channel, &o, &l, &events, r, &r->call, &err) <
-        0)
-        fail_with(r, &err);
-}
-
-/* --- tools/call ------------------------------------------------------------------------------- */
-
-static void session_done(void *arg, box_client_call *call, const box_error *status,
-                         const box_metadata *trailers)
-{
-    request *r = arg;
-    (void)call;
-    (void)trailers;
-    if (status->reason != BOX_NONE) {
-        succeed(r, mcp_tool_refusal(status));
-        return;
-    }
-    drop_call(r);
-    run_tool(r);
-}
-
-static void make_session(request *r)
-{
-    static const box_v1_session_service_create_session_events events = {.done = session_done};
-    const mcp *m = r->m;
-    box_error err;
-    Box__V1__CreateSessionRequest c;
-    box__v1__create_session_request__init(&c);
-    c.session_id = m->session;
-    c.spec = m->spec;
-    box_client_options o = cli_options(m->c);
-    if (box_v1_session_service_create_session_start(m->c->channel, &o, &c, &events, r, &r->call,
-                                                    &err) < 0)
-        succeed(r, mcp_tool_refusal(&err));
-}
-
-static void tool_came(void *arg, box_client_call *call, const Box__V1__CallToolResponse *t)
-{
-    request *r = arg;
-    bool failed = t->status != BOX__V1__TOOL_STATUS__TOOL_STATUS_SUCCESS;
-    (void)call;
-    r->result = mcp_tool_result(t->output, t->error, failed,
-                                mcp_version_is_structured(r->m->version) ? t->result_json : NULL);
-}
-
-static void tool_done(void *arg, box_client_call *call, const box_error *status,
-                      const box_metadata *trailers)
-{
-    request *r = arg;
-    (void)call;
-    (void)trailers;
-    if (status->reason == BOX_NONE) {
-        succeed(r, box_take(r->result));
-    } else if (lacks_session(status) && !r->retried) {
-        r->retried = true;
-        drop_call(r);
-        make_session(r);
-    } else {
-        succeed(r, mcp_tool_refusal(status));
-    }
-}
-
-/* Those of which tool.proto says that they make a missing session, and so take its spec. */
-static bool makes_session(const char *tool)
-{
-    static const char *const names[] = {"exec", "python_executor", "shell_executor"};
-    for (size_t i = 0; i < BOX_COUNT(names); i++) {
-        if (strcmp(tool, names[i]) == 0)
-            return true;
-    }
-    return false;
-}
-
-static void run_tool(request *r)
-{
-    static const box_v1_tool_service_call_tool_events events = {.message = tool_came,
-                                                                .done = tool_done};
-    mcp *m = r->m;
-    box_error err;
-    const json_t *arguments = json_object_get(r->message.params, "arguments");
-    BOX_AUTO(box_freep) char *text = json_dumps(arguments, JSON_COMPACT); /* NULL: there are none */
-    Box__V1__CallToolRequest c;
-    box__v1__call_tool_request__init(&c);
-    c.session_id = m->session;
-    c.tool = (char *)(uintptr_t)json_string_value(json_object_get(r->message.params, "name"));
-    c.spec = makes_session(c.tool) ? m->spec : NULL;
-    if (text != NULL)
-        c.arguments_json = text;
-    m->used = true;
-    box_client_options o = cli_options(m->c);
-    o.timeout_ns = 0; /* the tool has its own, and the client can cancel it */
-    if (box_v1_tool_service_call_tool_start(m->c->channel, &o, &c, &events, r, &r->call, &err) < 0)
-        succeed(r, mcp_tool_refusal(&err));
-}
-
-static void call_tool(request *r)
-{
-    const json_t *arguments = json_object_get(r->message.params, "arguments");
-    if (!json_is_string(json_object_get(r->message.params, "name")))
-        fail(r, MCP_INVALID_PARAMS, "name: which tool?");
-    else if (arguments != NULL && !json_is_object(arguments))
-        fail(r, MCP_INVALID_PARAMS, "arguments must be an object");
-    else
-        run_tool(r);
-}
-
 /* --- what comes ------------------------------------------------------------------------------- */
-
-static request *find(const mcp *m, const json_t *id)
-{
-    for (const box_list *at = m->requests.next; at != &m->requests; at = at->next) {
-        request *r = BOX_CONTAINER((box_list *)(uintptr_t)at, request, link);
-        if (id != NULL && json_equal(r->message.id, id))
-            return r;
-    }
-    return NULL;
-}
-
-static void begin(request *r)
-{
-    const char *method = r->message.method;
-    if (strcmp(method, "ping") == 0)
-        succeed(r, json_object());
-    else if (strcmp(method, "initialize") == 0)
-        initialize(r);
-    else if (r->m->version == NULL)
-        fail(r, MCP_INVALID_REQUEST, "initialize comes first");
-    else if (strcmp(method, "tools/list") == 0)
-        list_tools(r, r->m->session);
-    else if (strcmp(method, "tools/call") == 0)
-        call_tool(r);
-    else
-        fail(r, MCP_METHOD_NOT_FOUND,
-             "no such method: there are initialize, ping, tools/list and "
-             "tools/call");
-}
-
-static void add_request(mcp *m, mcp_message *message)
-{
-    const char *problem = m->n >= BOX_MCP_MAX_REQUESTS   ? "too many requests at once"
-                          : find(m, message->id) != NULL ? "a request of this id is under way"
-                                                         : NULL;
-    if (problem != NULL) {
-        put(m, mcp_error(message->id, MCP_INVALID_REQUEST, problem));
-        mcp_message_done(message);
-        return;
-    }
-    request *r = box_alloc(sizeof *r);
-    r->m = m;
-    r->message = *message;
-    *message = (mcp_message){0};
-    box_list_append(&m->requests, &r->link);
-    m->n++;
-    begin(r);
-}
 
 /* A request that was cancelled is not answered. */
 static void notice(mcp *m, const mcp_message *message)
 {
     if (strcmp(message->method, "notifications/cancelled") != 0)
         return;
-    request *r = find(m, json_object_get(message->params, "requestId"));
+    mcp_request *r = mcp_request_find(m, json_object_get(message->params, "requestId"));
     if (r != NULL && strcmp(r->message.method, "initialize") != 0)
-        request_free(r);
+        mcp_request_free(r);
 }
 
 static void on_line(void *arg, char *line, size_t len)
@@ -366,18 +29,18 @@ static void on_line(void *arg, char *line, size_t len)
     mcp *m = arg;
     mcp_message message;
     if (line == NULL) {
-        put(m, mcp_error(NULL, MCP_INVALID_REQUEST, "the message is too large"));
+        mcp_put(m, mcp_error(NULL, MCP_INVALID_REQUEST, "the message is too large"));
         return;
     }
     if (line[strspn(line, " \t\r")] == '\0' && strlen(line) == len)
         return; /* nothing */
     mcp_message_parse(line, len, &message);
     if (message.kind == MCP_REQUEST)
-        add_request(m, &message);
+        mcp_request_add(m, &message);
     else if (message.kind == MCP_NOTIFICATION)
         notice(m, &message);
     else if (message.kind == MCP_WRONG)
-        put(m, mcp_error(message.id, message.code, message.why));
+        mcp_put(m, mcp_error(message.id, message.code, message.why));
     mcp_message_done(&message);
 }
 
@@ -464,9 +127,9 @@ static void end(mcp *m)
     box_error err;
     Box__V1__DeleteSessionResponse *response = NULL;
     for (box_list *at = m->requests.next; at != &m->requests;) {
-        request *r = BOX_CONTAINER(at, request, link);
+        mcp_request *r = BOX_CONTAINER(at, mcp_request, link);
         at = at->next;
-        request_free(r);
+        mcp_request_free(r);
     }
     box_client_free(m->extending);
     mcp_lines_done(&m->lines);
