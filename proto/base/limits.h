@@ -318,6 +318,9 @@
 #define BOX_POOL_PAUSE_MS          5
 #define BOX_POOL_RETRY_MS          200
 #define BOX_POOL_MAX_RETRY_SECONDS 60
+/* Files with CPU times that all sessions together keep open, two each, so that those that run one
+ * command after another need not open them again. */
+#define BOX_MAX_CPU_FILES 128
 /* How often expired sessions are looked for. */
 #define BOX_SESSION_SWEEP_MS 1000
 /* Between SIGKILL to what runs and the removal of the sandbox, so that verdicts get out. */

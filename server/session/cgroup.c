@@ -54,14 +54,59 @@ bool box_cpu_since(box_cpu_groups *g, uint64_t group, uint64_t total_ns, uint64_
     return known;
 }
 
-bool box_cgroup_cpu_total_ns(int x_fd, uint64_t group, uint64_t *out_ns)
+static void close_file(box_cpu_groups *g, unsigned i)
+{
+    if (g->files[i].group == 0)
+        return;
+    g->files[i].group = 0;
+    box_closep(&g->files[i].fd);
+    atomic_fetch_add(g->files_left, 1);
+}
+
+void box_cpu_groups_close(box_cpu_groups *g)
+{
+    for (unsigned i = 0; i < BOX_CPU_FILES; i++)
+        close_file(g, i);
+}
+
+static bool read_kept(const box_cpu_groups *g, uint64_t group, uint64_t *usec)
+{
+    for (unsigned i = 0; i < BOX_CPU_FILES; i++) {
+        if (g->files[i].group == group)
+            return find_in_file(g->files[i].fd, "usage_usec", usec);
+    }
+    return false;
+}
+
+/* Opening and closing costs three times what reading does. Takes the descriptor, or does not. */
+static void keep_file(box_cpu_groups *g, uint64_t group, int *fd)
+{
+    unsigned i = g->next_file;
+    if (g->files_left == NULL)
+        return;
+    close_file(g, i);
+    if (atomic_fetch_sub(g->files_left, 1) <= 0) {
+        atomic_fetch_add(g->files_left, 1);
+        return;
+    }
+    g->files[i].group = group;
+    g->files[i].fd = box_take_fd(fd);
+    g->next_file = (i + 1) % BOX_CPU_FILES;
+}
+
+static int open_stat(int x_fd, uint64_t group)
 {
     char path[40];
-    uint64_t usec;
     if (x_fd < 0 || group == 0)
-        return false;
+        return -1;
     (void)snprintf(path, sizeof path, "%" PRIu64 "/cpu.stat", group); /* 20 digits at most */
-    BOX_AUTO(box_closep) int fd = openat(x_fd, path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    return openat(x_fd, path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+}
+
+bool box_cgroup_cpu_total_ns(int x_fd, uint64_t group, uint64_t *out_ns)
+{
+    uint64_t usec;
+    BOX_AUTO(box_closep) int fd = open_stat(x_fd, group);
     if (fd < 0 || !find_in_file(fd, "usage_usec", &usec))
         return false;
     *out_ns = usec * 1000;
@@ -70,8 +115,14 @@ bool box_cgroup_cpu_total_ns(int x_fd, uint64_t group, uint64_t *out_ns)
 
 bool box_cgroup_cpu_ns(box_cpu_groups *g, int x_fd, uint64_t group, uint64_t *out_ns)
 {
-    uint64_t total;
-    return box_cgroup_cpu_total_ns(x_fd, group, &total) && box_cpu_since(g, group, total, out_ns);
+    uint64_t usec;
+    if (group != 0 && read_kept(g, group, &usec))
+        return box_cpu_since(g, group, usec * 1000, out_ns);
+    BOX_AUTO(box_closep) int fd = open_stat(x_fd, group);
+    if (fd < 0 || !find_in_file(fd, "usage_usec", &usec))
+        return false;
+    keep_file(g, group, &fd);
+    return box_cpu_since(g, group, usec * 1000, out_ns);
 }
 
 int box_cgroup_open_memory(int dirfd, uint32_t version)

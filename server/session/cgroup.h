@@ -2,15 +2,25 @@
  * host's; a tenant cannot write them. */
 #pragma once
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
 /* CPU time of the groups of one session's commands, as it was at the end of the last command in
  * each: a group takes one command after another, and its number is never another group's
  * (agent/protocol.h). Zero is empty. */
-enum { BOX_CPU_GROUPS = 16 }; /* an agent keeps 2 for later; the rest are of commands at once */
+enum {
+    BOX_CPU_GROUPS = 16, /* an agent keeps 2 for later; the rest are of commands at once */
+    BOX_CPU_FILES = 2,   /* of groups that commands one after another take in turn */
+};
 typedef struct box_cpu_groups {
-    uint64_t newest; /* the highest number seen: a higher one has had no command */
+    uint64_t newest;        /* the highest number seen: a higher one has had no command */
+    atomic_int *files_left; /* how many more files all sessions may keep open; NULL = none */
+    unsigned next_file;     /* the older one */
+    struct {
+        uint64_t group; /* 0 = none */
+        int fd;
+    } files[BOX_CPU_FILES];
     struct {
         uint64_t group; /* 0 = free */
         uint64_t cpu_ns;
@@ -24,6 +34,8 @@ bool box_cpu_since(box_cpu_groups *g, uint64_t group, uint64_t total_ns, uint64_
 bool box_cgroup_cpu_ns(box_cpu_groups *g, int x_fd, uint64_t group, uint64_t *out_ns);
 /* All that group has ever taken. False: not known. */
 bool box_cgroup_cpu_total_ns(int x_fd, uint64_t group, uint64_t *out_ns);
+/* Closes what it keeps open: before the groups are removed. */
+void box_cpu_groups_close(box_cpu_groups *g);
 /* The file below dirfd that counts kills for memory; it can be read again and again. -1 when there
  * is none. version: of the control groups, 1 or 2. */
 int box_cgroup_open_memory(int dirfd, uint32_t version);

@@ -101,6 +101,7 @@ static void let_go(void *session)
     box_processes_lose(s, stopped, stopped ? "its session ended" : why.msg);
     box_agent_free(s->agent);
     s->agent = NULL;
+    box_cpu_groups_close(&s->cpu);
     box_closep(&s->cgroup_fd);
     box_closep(&s->memory_fd);
     box_closep(&s->memory_dir);

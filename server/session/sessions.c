@@ -157,6 +157,7 @@ static void configure(box_sessions *all, const box_sessions_config *c)
     all->budget = c->budget;
     all->store = c->store;
     all->ledger = c->store != NULL ? box_ledger_new(c->store) : NULL;
+    atomic_init(&all->cpu_files_left, BOX_MAX_CPU_FILES);
     all->last_fd = c->last_fd != 0 ? c->last_fd : INT_MAX;
     all->wall_ns = c->wall_ns != NULL ? c->wall_ns : box_wall_ns;
 }
@@ -232,6 +233,7 @@ static void strip(box_session *s)
     s->timer = s->keep_timer = NULL;
     box_session_unrefp(&s->successor);
     box_slots_drop_held(s);
+    box_cpu_groups_close(&s->cpu);
     box_closep(&s->cgroup_fd);
     box_closep(&s->memory_fd);
     box_closep(&s->memory_dir);

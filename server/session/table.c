@@ -26,6 +26,7 @@ box_session *box_session_new(box_sessions *all, box_loop *home, const box_uid *u
     s->created_wall_ns = s->last_used_wall_ns = s->updated_wall_ns = all->wall_ns();
     s->memory = (box_share){.budget = all->budget, .free_bytes = BOX_SESSION_FREE_BYTES};
     s->cgroup_fd = s->memory_fd = s->memory_dir = s->pids_fd = s->channel_fd = -1;
+    s->cpu.files_left = &all->cpu_files_left;
     s->next_exec_id = s->first_exec_id = 1;
     box_list_init(&s->want_run);
     box_list_init(&s->want_end);

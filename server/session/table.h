@@ -56,6 +56,7 @@ struct box_sessions {
     box_ledger *ledger; /* NULL without a store */
     box_pool *pool;
     atomic_uint_fast64_t verdicts[BOX_SESSION_VERDICTS]; /* of commands that ended */
+    atomic_int cpu_files_left;                           /* of BOX_MAX_CPU_FILES */
 
     box_lock lock; /* guards everything below */
     box_session_defaults defaults;

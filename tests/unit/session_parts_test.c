@@ -1,10 +1,17 @@
 /* The parts of server/session that need no loop: specs, profiles, commands, states, kept output,
  * idempotency keys, control group files. */
+#include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -579,6 +586,60 @@ static void a_group_is_charged_to_each_of_its_commands_in_turn(void **state)
     assert_int_equal(n, 50);
 }
 
+static void put_usage(int dir, const char *group, const char *text)
+{
+    char path[32];
+    (void)snprintf(path, sizeof path, "%s/cpu.stat", group);
+    (void)mkdirat(dir, group, 0700); /* it may be there */
+    int fd = openat(dir, path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    assert_int_equal(write(fd, text, strlen(text)), (ssize_t)strlen(text));
+    assert_int_equal(close(fd), 0);
+}
+
+static void remove_group(int dir, const char *group)
+{
+    char path[32];
+    (void)snprintf(path, sizeof path, "%s/cpu.stat", group);
+    assert_int_equal(unlinkat(dir, path, 0), 0);
+    assert_int_equal(unlinkat(dir, group, AT_REMOVEDIR), 0);
+}
+
+/* That a file is kept open shows when it can be read though its name is gone. */
+static void files_of_groups_are_kept_open_as_far_as_there_are_any_left(void **state)
+{
+    (void)state;
+    char folder[] = "/tmp/box-cpu-XXXXXX";
+    uint64_t n;
+    assert_non_null(mkdtemp(folder));
+    int dir = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    atomic_int left = 3;
+    box_cpu_groups a = {.files_left = &left};
+    box_cpu_groups b = {.files_left = &left};
+    const char *const groups[] = {"1", "2", "3"};
+    for (size_t i = 0; i < BOX_COUNT(groups); i++)
+        put_usage(dir, groups[i], "usage_usec 10\n");
+    for (uint64_t group = 1; group <= 3; group++)
+        assert_true(box_cgroup_cpu_ns(&a, dir, group, &n));
+    assert_int_equal(left, 1);
+    assert_true(box_cgroup_cpu_ns(&b, dir, 1, &n));
+    assert_true(box_cgroup_cpu_ns(&b, dir, 2, &n)); /* none is left for this one */
+    assert_int_equal(left, 0);
+    put_usage(dir, "3", "usage_usec 14\n");
+    for (size_t i = 0; i < BOX_COUNT(groups); i++)
+        remove_group(dir, groups[i]);
+    assert_false(box_cgroup_cpu_ns(&a, dir, 1, &n)); /* the oldest of three was closed */
+    assert_true(box_cgroup_cpu_ns(&a, dir, 3, &n));
+    assert_int_equal(n, 4000);
+    assert_false(box_cgroup_cpu_ns(&b, dir, 2, &n));
+    assert_true(box_cgroup_cpu_ns(&b, dir, 1, &n));
+    box_cpu_groups_close(&a);
+    box_cpu_groups_close(&b);
+    assert_int_equal(left, 3);
+    assert_false(box_cgroup_cpu_ns(&b, dir, 1, &n));
+    assert_int_equal(close(dir), 0);
+    assert_int_equal(rmdir(folder), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -605,6 +666,7 @@ int main(void)
         cmocka_unit_test(a_tenant_cannot_fill_the_table_of_keys),
         cmocka_unit_test(keyed_files_are_read_line_by_line),
         cmocka_unit_test(a_group_is_charged_to_each_of_its_commands_in_turn),
+        cmocka_unit_test(files_of_groups_are_kept_open_as_far_as_there_are_any_left),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
