@@ -3,9 +3,9 @@
 import base64
 import struct
 
-from peer import (CANCEL, DATA, DEADLINE_EXCEEDED, ECHO, END_STREAM, INTERNAL, MIB, NO_ERROR, OK, PIECE, SERVICE,
-                  UNAVAILABLE, UNIMPLEMENTED, UNKNOWN, WINDOW_UPDATE, expect, expect_plain, frame, lib, main, message,
-                  reset, server_args, settings, window)
+from peer import (CANCEL, DATA, DEADLINE_EXCEEDED, ECHO, END_STREAM, INTERNAL, MIB, NO_ERROR, OK, PIECE,
+                  RESOURCE_EXHAUSTED, SERVICE, UNAVAILABLE, UNIMPLEMENTED, UNKNOWN, WINDOW_UPDATE, expect,
+                  expect_plain, frame, lib, main, message, reset, server_args, settings, window)
 
 
 def pb():
@@ -174,9 +174,13 @@ def row_79(server):
             assert answer.status and answer.status not in reserved, answer
 
 
+@server_args("--memory", str(MIB))
 def row_81(server):
-    """Shutting down is UNAVAILABLE."""
+    """Out of memory is RESOURCE_EXHAUSTED, for that call only; shutting down is UNAVAILABLE."""
     with server.peer() as peer:
+        large = peer.call(SERVICE + "UnaryCall", bytes(4 * MIB))
+        expect(peer.finish(large), RESOURCE_EXHAUSTED, "memory")
+        peer.works()
         running = peer.call(SERVICE + "Sleep", sleep(500))
         late = peer.open(peer.fields(SERVICE + "FullDuplexCall"))
         peer.ping()

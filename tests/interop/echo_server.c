@@ -31,6 +31,7 @@ typedef struct options {
     box_tls_version min_version;
     unsigned loops;
     size_t max_message;
+    size_t memory; /* 0 = no bound */
     bool no_reflection;
     uint32_t drain_seconds;
     box_net_life life;
@@ -50,6 +51,7 @@ typedef struct server {
     box_service services[N_SERVICES];
     size_t n_services;
     box_net *net;
+    box_budget budget;
     int signal_fd;
     box_watch *signal_watch;
     uint16_t tls_port, clear_port;
@@ -92,15 +94,23 @@ static int parse_net(options *o, const char *text)
 
 static int parse_options(int argc, char **argv, options *o)
 {
-    static const struct option known[] = {
-        {"tls", required_argument, NULL, 't'},           {"cert", required_argument, NULL, 'c'},
-        {"key", required_argument, NULL, 'k'},           {"clear", required_argument, NULL, 'p'},
-        {"unix", required_argument, NULL, 'u'},          {"loops", required_argument, NULL, 'l'},
-        {"max-message", required_argument, NULL, 'm'},   {"token", required_argument, NULL, 'a'},
-        {"drain-seconds", required_argument, NULL, 'd'}, {"net", required_argument, NULL, 'n'},
-        {"client-ca", required_argument, NULL, 'C'},     {"client-request", no_argument, NULL, 'R'},
-        {"no-reflection", no_argument, NULL, 'r'},       {"tls-1.3", no_argument, NULL, '3'},
-        {"test-page", required_argument, NULL, 'g'},     {0}};
+    static const struct option known[] = {{"tls", required_argument, NULL, 't'},
+                                          {"cert", required_argument, NULL, 'c'},
+                                          {"key", required_argument, NULL, 'k'},
+                                          {"clear", required_argument, NULL, 'p'},
+                                          {"unix", required_argument, NULL, 'u'},
+                                          {"loops", required_argument, NULL, 'l'},
+                                          {"max-message", required_argument, NULL, 'm'},
+                                          {"token", required_argument, NULL, 'a'},
+                                          {"drain-seconds", required_argument, NULL, 'd'},
+                                          {"net", required_argument, NULL, 'n'},
+                                          {"client-ca", required_argument, NULL, 'C'},
+                                          {"client-request", no_argument, NULL, 'R'},
+                                          {"no-reflection", no_argument, NULL, 'r'},
+                                          {"tls-1.3", no_argument, NULL, '3'},
+                                          {"test-page", required_argument, NULL, 'g'},
+                                          {"memory", required_argument, NULL, 'b'},
+                                          {0}};
     *o = (options){.drain_seconds = 5};
     for (int c; (c = getopt_long(argc, argv, "", known, NULL)) != -1;) {
         switch (c) {
@@ -127,6 +137,9 @@ static int parse_options(int argc, char **argv, options *o)
             break;
         case 'm':
             o->max_message = strtoul(optarg, NULL, 10);
+            break;
+        case 'b':
+            o->memory = strtoul(optarg, NULL, 10);
             break;
         case 'd':
             o->drain_seconds = (uint32_t)strtoul(optarg, NULL, 10);
@@ -281,12 +294,14 @@ static int start(server *s, box_error *err)
     if (box_loops_new(s->options.loops, 0, &s->loops, err) < 0 || watch_signals(s, err) < 0 ||
         make_services(s, err) < 0)
         return -1;
+    s->budget.max_bytes = s->options.memory;
     const box_net_config config = {
         .loops = s->loops,
         .services = s->services,
         .n_services = s->n_services,
         .admit = {.arg = &s->options, .admit = admit},
         .max_message_bytes = s->options.max_message,
+        .budget = s->options.memory > 0 ? &s->budget : NULL,
         .test_page = s->options.test_page,
         .drain_ns = s->options.drain_seconds * BOX_SECOND,
         .life = s->options.life,
