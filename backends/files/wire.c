@@ -301,30 +301,31 @@ int box_files_put_ask(box_buf *out, const box_files_ask *a, box_error *err)
     return 0;
 }
 
-int box_files_put_info(box_buf *out, const box_files_info *info, box_error *err)
+/* A head and two texts. */
+static int put_texts(box_buf *out, box_files_type type, box_bytes head, box_bytes first,
+                     box_bytes second, box_error *err)
 {
     writer w;
-    size_t size = sizeof info->head + 2 * sizeof(uint32_t) + info->path.len + info->target.len;
-    if (begin(out, BOX_FILES_INFO, size, &w, err) < 0)
+    size_t size = head.len + 2 * sizeof(uint32_t) + first.len + second.len;
+    if (begin(out, type, size, &w, err) < 0)
         return -1;
-    put(&w, &info->head, sizeof info->head);
-    put_bytes(&w, info->path);
-    put_bytes(&w, info->target);
+    put(&w, head.data, head.len);
+    put_bytes(&w, first);
+    put_bytes(&w, second);
     commit(out, size);
     return 0;
 }
 
+int box_files_put_info(box_buf *out, const box_files_info *info, box_error *err)
+{
+    box_bytes head = {(const uint8_t *)&info->head, sizeof info->head};
+    return put_texts(out, BOX_FILES_INFO, head, info->path, info->target, err);
+}
+
 int box_files_put_line(box_buf *out, const box_files_line *line, box_error *err)
 {
-    writer w;
-    size_t size = sizeof line->head + 2 * sizeof(uint32_t) + line->path.len + line->text.len;
-    if (begin(out, BOX_FILES_LINE, size, &w, err) < 0)
-        return -1;
-    put(&w, &line->head, sizeof line->head);
-    put_bytes(&w, line->path);
-    put_bytes(&w, line->text);
-    commit(out, size);
-    return 0;
+    box_bytes head = {(const uint8_t *)&line->head, sizeof line->head};
+    return put_texts(out, BOX_FILES_LINE, head, line->path, line->text, err);
 }
 
 int box_files_put_answer(box_buf *out, const box_files_answer *answer, box_error *err)

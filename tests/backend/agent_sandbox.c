@@ -50,13 +50,21 @@ static const char *v2_mount(void)
     return found == marks[0] ? "/sys/fs/cgroup/unified" : "/sys/fs/cgroup";
 }
 
-const char *sandbox_missing(sandbox_mode mode)
+static const char *missing(sandbox_mode mode)
 {
     if (geteuid() != 0)
         return "needs root";
     if (mode != SANDBOX_REAPERS && v2_mount() == NULL)
         return "needs a cgroup2 tree";
     return NULL;
+}
+
+bool sandbox_skips(sandbox_mode mode)
+{
+    const char *what = missing(mode);
+    if (what != NULL)
+        (void)printf("skipped: %s\n", what);
+    return what != NULL;
 }
 
 static void make_dir(const char *root, const char *name)
@@ -474,4 +482,16 @@ bool sandbox_dirs_below(const sandbox *s, int below)
         (void)poll(NULL, 0, 10);
     }
     return true;
+}
+
+int sandbox_set_up(void **state, const sandbox_options *options)
+{
+    *state = sandbox_open(options);
+    return 0;
+}
+
+int sandbox_tear_down(void **state)
+{
+    sandbox_close(*state);
+    return 0;
 }

@@ -24,12 +24,15 @@ typedef struct sandbox_options {
 
 typedef struct sandbox sandbox;
 
-/* Reason why this host cannot run these tests in that mode, or NULL. */
-const char *sandbox_missing(sandbox_mode mode);
+/* True, with the reason on standard output, where this host cannot run these tests in that mode. */
+bool sandbox_skips(sandbox_mode mode);
 
 /* Started and greeted: boxd's end is connected. */
 sandbox *sandbox_open(const sandbox_options *options);
 void sandbox_close(sandbox *s);
+/* The same as CMocka calls it before and after a test whose *state is its sandbox. */
+int sandbox_set_up(void **state, const sandbox_options *options);
+int sandbox_tear_down(void **state);
 
 /* PID 1 as the host sees it. */
 pid_t sandbox_init_pid(const sandbox *s);

@@ -192,34 +192,24 @@ static void a_boxd_that_goes_away_hangs_up(void **state)
 
 static int open_cgroups(void **state)
 {
-    *state = sandbox_open(&(sandbox_options){.mode = SANDBOX_CGROUPS});
-    return 0;
+    return sandbox_set_up(state, &(sandbox_options){.mode = SANDBOX_CGROUPS});
 }
 
 static int open_reapers(void **state)
 {
-    *state = sandbox_open(&(sandbox_options){.mode = SANDBOX_REAPERS});
-    return 0;
+    return sandbox_set_up(state, &(sandbox_options){.mode = SANDBOX_REAPERS});
 }
 
-static int close_box(void **state)
-{
-    sandbox_close(*state);
-    return 0;
-}
-
+#define BOTH_ENDS(test, open) cmocka_unit_test_setup_teardown(test, open, sandbox_tear_down)
 #define ALL_TESTS(open)                                                                            \
     {                                                                                              \
-        cmocka_unit_test_setup_teardown(a_command_has_a_terminal_of_the_sandbox, open, close_box), \
-            cmocka_unit_test_setup_teardown(our_end_is_not_waited_for, open, close_box),           \
-            cmocka_unit_test_setup_teardown(                                                       \
-                one_that_ended_at_once_brings_its_terminal_all_the_same, open, close_box),         \
-            cmocka_unit_test_setup_teardown(the_terminals_end_is_ours, open, close_box),           \
-            cmocka_unit_test_setup_teardown(more_than_the_sandbox_has_are_refused_and_come_back,   \
-                                            open, close_box),                                      \
-            cmocka_unit_test_setup_teardown(a_start_that_fails_keeps_no_terminal, open,            \
-                                            close_box),                                            \
-            cmocka_unit_test_setup_teardown(a_boxd_that_goes_away_hangs_up, open, close_box),      \
+        BOTH_ENDS(a_command_has_a_terminal_of_the_sandbox, open),                                  \
+            BOTH_ENDS(our_end_is_not_waited_for, open),                                            \
+            BOTH_ENDS(one_that_ended_at_once_brings_its_terminal_all_the_same, open),              \
+            BOTH_ENDS(the_terminals_end_is_ours, open),                                            \
+            BOTH_ENDS(more_than_the_sandbox_has_are_refused_and_come_back, open),                  \
+            BOTH_ENDS(a_start_that_fails_keeps_no_terminal, open),                                 \
+            BOTH_ENDS(a_boxd_that_goes_away_hangs_up, open),                                       \
     }
 
 int main(int argc, char **argv)
@@ -227,11 +217,8 @@ int main(int argc, char **argv)
     const struct CMUnitTest cgroups[] = ALL_TESTS(open_cgroups);
     const struct CMUnitTest reapers[] = ALL_TESTS(open_reapers);
     bool without = argc > 1 && strcmp(argv[1], "reapers") == 0;
-    const char *missing = sandbox_missing(without ? SANDBOX_REAPERS : SANDBOX_CGROUPS);
-    if (missing != NULL) {
-        (void)printf("skipped: %s\n", missing);
+    if (sandbox_skips(without ? SANDBOX_REAPERS : SANDBOX_CGROUPS))
         return 77;
-    }
     return without ? cmocka_run_group_tests(reapers, NULL, NULL)
                    : cmocka_run_group_tests(cgroups, NULL, NULL);
 }

@@ -640,35 +640,22 @@ static void start_latency_is_printed(void **state)
 
 /* --- the three ways --------------------------------------------------------------------------- */
 
-static int open_with(void **state, sandbox_mode mode)
-{
-    sandbox_options o = {.mode = mode};
-    *state = sandbox_open(&o);
-    return 0;
-}
-
 static int open_cgroups(void **state)
 {
-    return open_with(state, SANDBOX_CGROUPS);
+    return sandbox_set_up(state, &(sandbox_options){.mode = SANDBOX_CGROUPS});
 }
 
 static int open_old(void **state)
 {
-    return open_with(state, SANDBOX_OLD_KERNEL);
+    return sandbox_set_up(state, &(sandbox_options){.mode = SANDBOX_OLD_KERNEL});
 }
 
 static int open_reapers(void **state)
 {
-    return open_with(state, SANDBOX_REAPERS);
+    return sandbox_set_up(state, &(sandbox_options){.mode = SANDBOX_REAPERS});
 }
 
-static int close_it(void **state)
-{
-    sandbox_close(*state);
-    return 0;
-}
-
-#define BOTH_ENDS(test, open) cmocka_unit_test_setup_teardown(test, open, close_it)
+#define BOTH_ENDS(test, open) cmocka_unit_test_setup_teardown(test, open, sandbox_tear_down)
 #define ALL_TESTS(open)                                                                            \
     {                                                                                              \
         BOTH_ENDS(output_and_exit_code_come_back, open),                                           \
@@ -717,11 +704,8 @@ int main(int argc, char **argv)
     sandbox_mode wanted = strcmp(mode, "reapers") == 0      ? SANDBOX_REAPERS
                           : strcmp(mode, "old-kernel") == 0 ? SANDBOX_OLD_KERNEL
                                                             : SANDBOX_CGROUPS;
-    const char *missing = sandbox_missing(wanted);
-    if (missing != NULL) {
-        (void)printf("skipped: %s\n", missing);
+    if (sandbox_skips(wanted))
         return 77;
-    }
     if (argc > 2)
         cmocka_set_test_filter(argv[2]);
     switch (wanted) {

@@ -1,7 +1,6 @@
 /* Workspaces on disk, as sandboxes and boxd see them: what fits, what does not, what is told of it,
  * and that nothing of them stays. The real box-warden and box-agent on real loop devices, as root.
  */
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -48,22 +47,11 @@ static fixture new_fixture(const char *more)
     return f;
 }
 
-static size_t names_in(const char *dir)
-{
-    size_t n = 0;
-    DIR *d = opendir(dir);
-    assert_non_null(d);
-    for (const struct dirent *e; (e = readdir(d)) != NULL;)
-        n += e->d_name[0] != '.' ? 1 : 0;
-    (void)closedir(d);
-    return n;
-}
-
 static void end_fixture(fixture *f)
 {
     (void)test_warden_stop(&f->warden, SIGTERM);
     test_devices_await(f->dir, 0);
-    assert_int_equal(names_in(f->dir), 0);
+    assert_int_equal(test_names_in(f->dir), 0);
     assert_int_equal(rmdir(f->dir), 0);
     test_warden_start(&f->warden); /* test_warden_done ends it; it makes the directory anew */
     test_warden_done(&f->warden);

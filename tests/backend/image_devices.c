@@ -64,3 +64,14 @@ void test_devices_await(const char *dir, size_t count)
     }
     fail_msg("%zu loop devices instead of %zu", test_devices(dir), count);
 }
+
+size_t test_names_in(const char *dir)
+{
+    size_t n = 0;
+    DIR *d = opendir(dir);
+    assert_non_null(d);
+    for (const struct dirent *e; (e = readdir(d)) != NULL;)
+        n += e->d_name[0] != '.' ? 1 : 0;
+    (void)closedir(d);
+    return n;
+}

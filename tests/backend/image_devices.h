@@ -1,4 +1,4 @@
-/* Loop devices as tests see them. */
+/* Loop devices, and the directories of their files, as tests see them. */
 #pragma once
 
 #include <stdbool.h>
@@ -11,3 +11,5 @@ size_t test_devices(const char *dir);
 /* Waits until it is that many: the kernel lets go of them behind the last close. Ends the test when
  * it takes long. */
 void test_devices_await(const char *dir, size_t count);
+/* Names in a directory, without those that are hidden. */
+size_t test_names_in(const char *dir);

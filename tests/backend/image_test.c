@@ -1,6 +1,5 @@
 /* Images of workspaces on disk: their sizes, their limits, and that nothing of them stays. Real
  * loop devices, as root. */
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>
@@ -149,17 +148,6 @@ static void only_the_owner_may_use_it(void **state)
     assert_int_equal(box_image_assign(image, MIB, 0x70000000, &room, &err), -1); /* once */
 }
 
-static size_t names_in(const char *dir)
-{
-    size_t n = 0;
-    DIR *d = opendir(dir);
-    assert_non_null(d);
-    for (const struct dirent *e; (e = readdir(d)) != NULL;)
-        n += e->d_name[0] != '.' ? 1 : 0;
-    (void)closedir(d);
-    return n;
-}
-
 static void nothing_stays_of_one_whose_holder_is_killed(void **state)
 {
     const fixture *f = *state;
@@ -180,13 +168,13 @@ static void nothing_stays_of_one_whose_holder_is_killed(void **state)
     }
     assert_int_equal(read(ready[0], &byte, 1), 1);
     assert_int_equal(test_devices(f->dir), 3);
-    assert_int_equal(names_in(f->dir), 0); /* a file without a name needs no sweep */
+    assert_int_equal(test_names_in(f->dir), 0); /* a file without a name needs no sweep */
     assert_int_equal(kill(pid, SIGKILL), 0);
     assert_int_equal(waitpid(pid, NULL, 0), pid);
     (void)close(ready[0]);
     (void)close(ready[1]);
     test_devices_await(f->dir, 0);
-    assert_int_equal(names_in(f->dir), 0);
+    assert_int_equal(test_names_in(f->dir), 0);
 }
 
 static void nothing_stays_of_makers_that_are_killed_at_any_moment(void **state)
@@ -211,7 +199,7 @@ static void nothing_stays_of_makers_that_are_killed_at_any_moment(void **state)
         assert_true(WIFSIGNALED(status)); /* making never failed */
     }
     test_devices_await(f->dir, 0);
-    assert_int_equal(names_in(f->dir), 0);
+    assert_int_equal(test_names_in(f->dir), 0);
 }
 
 static void a_directory_that_is_not_ours_is_refused(void **state)

@@ -188,17 +188,25 @@ static void send_inputs(test_case *t, box_client_call *call)
     }
 }
 
-static void client_streaming(test_case *t)
+/* NULL on failure. */
+static box_client_call *open_input(test_case *t)
 {
     box_client_call *call = NULL;
-    Boxtest__V1__StreamingInputCallResponse *response = NULL;
     box_error err;
     int rc = boxtest_v1_test_service_streaming_input_call(t->channel, &in_time, &call, &err);
     expect_ok(t, rc, &err);
-    if (rc < 0)
+    return call;
+}
+
+static void client_streaming(test_case *t)
+{
+    box_client_call *call = open_input(t);
+    Boxtest__V1__StreamingInputCallResponse *response = NULL;
+    box_error err;
+    if (call == NULL)
         return;
     send_inputs(t, call);
-    rc = boxtest_v1_test_service_streaming_input_call_finish(call, &response, &err);
+    int rc = boxtest_v1_test_service_streaming_input_call_finish(call, &response, &err);
     expect_ok(t, rc, &err);
     if (rc == 0 && response->aggregated_payload_size != 74922)
         failed(t, "the sum is %d, not 74922", response->aggregated_payload_size);
@@ -518,15 +526,13 @@ static void custom_metadata(test_case *t)
 
 static void cancel_after_begin(test_case *t)
 {
-    box_client_call *call = NULL;
+    box_client_call *call = open_input(t);
     Boxtest__V1__StreamingInputCallResponse *response = NULL;
     box_error err;
-    int rc = boxtest_v1_test_service_streaming_input_call(t->channel, &in_time, &call, &err);
-    expect_ok(t, rc, &err);
-    if (rc < 0)
+    if (call == NULL)
         return;
     box_client_cancel(call);
-    rc = boxtest_v1_test_service_streaming_input_call_finish(call, &response, &err);
+    int rc = boxtest_v1_test_service_streaming_input_call_finish(call, &response, &err);
     expect_status(t, rc, &err, BOX_CODE_CANCELLED, NULL);
     box_client_free(call);
 }

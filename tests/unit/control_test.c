@@ -472,6 +472,13 @@ static void whoami_tells_how_the_caller_was_recognised(void **state)
     harness_drop(me);
 }
 
+static void init_request(Box__V1__InitializeRequest *r, Box__V1__BoxConfig *config)
+{
+    box__v1__initialize_request__init(r);
+    box__v1__box_config__init(config);
+    r->config = config;
+}
+
 static void initialize_changes_what_is_set_and_answers_all(void **state)
 {
     fixture *f = *state;
@@ -510,9 +517,7 @@ static void a_wrong_initialize_changes_nothing(void **state)
     fixture *f = *state;
     Box__V1__InitializeRequest r;
     Box__V1__BoxConfig config;
-    box__v1__initialize_request__init(&r);
-    box__v1__box_config__init(&config);
-    r.config = &config;
+    init_request(&r, &config);
     box__v1__box_config__set_enabled(&config, false);
     box__v1__box_config__set_default_profile(&config, "none");
     box__v1__box_config__set_default_memory_bytes(&config, (32 << 20) - 1);
@@ -543,9 +548,7 @@ static void backend_host_is_refused_where_it_must_not_be(void **state)
     Box__V1__BoxConfig config;
     f->config.host_refused = "admission.required is set";
     renew(f);
-    box__v1__initialize_request__init(&r);
-    box__v1__box_config__init(&config);
-    r.config = &config;
+    init_request(&r, &config);
     box__v1__box_config__set_backend(&config, "host");
     assert_int_equal(ask(f, CONTROL("Initialize"), &r.base, &harness_root, NULL), BOX_PERMISSION);
     assert_string_equal(box_error_get(&f->h.status, "rule"), "backend.host");
@@ -558,9 +561,7 @@ static void what_cannot_be_applied_does_not_hold(void **state)
     Box__V1__InitializeRequest r;
     Box__V1__InitializeResponse *done = NULL;
     Box__V1__BoxConfig config;
-    box__v1__initialize_request__init(&r);
-    box__v1__box_config__init(&config);
-    r.config = &config;
+    init_request(&r, &config);
     box__v1__box_config__set_backend(&config, "docker");
     f->refuse_apply = true;
     assert_int_equal(ask(f, CONTROL("Initialize"), &r.base, &harness_root, NULL), BOX_RATE_LIMIT);
@@ -641,10 +642,8 @@ static void what_the_file_requires_stays_required(void **state)
     Box__V1__InitializeRequest r;
     Box__V1__BoxConfig config;
     Box__V1__AdmissionConfig admission;
-    box__v1__initialize_request__init(&r);
-    box__v1__box_config__init(&config);
+    init_request(&r, &config);
     box__v1__admission_config__init(&admission);
-    r.config = &config;
     config.admission = &admission;
     box__v1__admission_config__set_required(&admission, false);
     assert_int_equal(ask(f, CONTROL("Initialize"), &r.base, &harness_root, NULL), BOX_VALIDATION);
@@ -658,10 +657,8 @@ static void isolation_and_backend_host_exclude_each_other(void **state)
     Box__V1__InitializeRequest r;
     Box__V1__BoxConfig config;
     Box__V1__AdmissionConfig admission;
-    box__v1__initialize_request__init(&r);
-    box__v1__box_config__init(&config);
+    init_request(&r, &config);
     box__v1__admission_config__init(&admission);
-    r.config = &config;
     box__v1__box_config__set_backend(&config, "host");
     assert_int_equal(ask(f, CONTROL("Initialize"), &r.base, &harness_root, NULL), BOX_NONE);
     free(config.backend);
@@ -678,9 +675,7 @@ static void initialize_sets_the_default_workspace(void **state)
     Box__V1__InitializeRequest r;
     Box__V1__InitializeResponse *done = NULL;
     Box__V1__BoxConfig config;
-    box__v1__initialize_request__init(&r);
-    box__v1__box_config__init(&config);
-    r.config = &config;
+    init_request(&r, &config);
     box__v1__box_config__set_default_workspace(&config, "/srv/work");
     box__v1__box_config__set_default_workspace_limit_bytes(&config, 1 << 20);
     assert_int_equal(ask(f, CONTROL("Initialize"), &r.base, &harness_root, &done), BOX_NONE);
@@ -717,9 +712,7 @@ static void initialize_opens_the_gate_and_switches_sandboxes(void **state)
     fixture *f = *state;
     Box__V1__InitializeRequest r;
     Box__V1__BoxConfig config;
-    box__v1__initialize_request__init(&r);
-    box__v1__box_config__init(&config);
-    r.config = &config;
+    init_request(&r, &config);
     assert_int_equal(exec_reason(f), BOX_INIT_REQUIRED);
     box__v1__box_config__set_enabled(&config, false);
     assert_int_equal(ask(f, CONTROL("Initialize"), &r.base, &harness_root, NULL), BOX_NONE);

@@ -260,9 +260,12 @@ static void check_warnings(doctor *d, const doctor_check *check, doctor_row *row
 
 /* --- a command -------------------------------------------------------------------------------- */
 
-/* Runs `true` in a sandbox of its own. NULL, with the row filled, when that is not possible. */
-static Box__V1__ExecResponse *run_true(doctor *d, doctor_row *row)
+/* Runs `true` in a sandbox of its own, between these two moments. NULL, with the row filled, when
+ * that is not possible. */
+static Box__V1__ExecResponse *run_true(doctor *d, doctor_row *row, int64_t *before, int64_t *after)
 {
+    if (!has_server(d, row))
+        return NULL;
     box_error err;
     Box__V1__ExecResponse *r = NULL;
     Box__V1__ExecRequest request;
@@ -274,19 +277,19 @@ static Box__V1__ExecResponse *run_true(doctor *d, doctor_row *row)
     command.n_argv = BOX_COUNT(argv);
     request.command = &command;
     box_client_options o = cli_options(d->cli);
+    *before = box_wall_ns();
     if (box_v1_exec_service_exec(d->cli->channel, &o, &request, &r, &err) < 0)
         no_answer(d, row, &err);
+    *after = box_wall_ns();
     return r;
 }
 
 static void check_command(doctor *d, const doctor_check *check, doctor_row *row)
 {
     (void)check;
-    if (!has_server(d, row))
-        return;
-    int64_t before = box_wall_ns();
-    BOX_AUTO(cli_message_freep) Box__V1__ExecResponse *r = run_true(d, row);
-    int64_t after = box_wall_ns();
+    int64_t before;
+    int64_t after;
+    BOX_AUTO(cli_message_freep) Box__V1__ExecResponse *r = run_true(d, row, &before, &after);
     if (r == NULL)
         return;
     const Box__V1__Verdict *v = r->verdict;
@@ -305,11 +308,9 @@ static void check_command(doctor *d, const doctor_check *check, doctor_row *row)
 static void check_skew(doctor *d, const doctor_check *check, doctor_row *row)
 {
     (void)check;
-    if (!has_server(d, row))
-        return;
-    int64_t before = box_wall_ns();
-    BOX_AUTO(cli_message_freep) Box__V1__ExecResponse *r = run_true(d, row);
-    int64_t after = box_wall_ns();
+    int64_t before;
+    int64_t after;
+    BOX_AUTO(cli_message_freep) Box__V1__ExecResponse *r = run_true(d, row, &before, &after);
     if (r == NULL)
         return;
     if (r->verdict == NULL || r->verdict->started_at == NULL) {
