@@ -110,7 +110,7 @@ static int name_process(box_mcp *m, box_error *err)
     const box_mcp_server *server = m->server;
     char hash[BOX_STAGE_HASH_TEXT];
     if (server->process_id != NULL && !is_process_id(server->process_id))
-        return box_fail(err, BOX_VALIDATION, "%s is no process id", server->process_id);
+        return box_fail(err, BOX_VALIDATION, "no process id: %.64s", server->process_id);
     if (server->process_id != NULL) {
         (void)snprintf(m->out.process_id, sizeof m->out.process_id, "%s", server->process_id);
         return 0;
