@@ -134,6 +134,7 @@ typedef struct warden_sandbox {
     bool owns_uids;       /* its range is marked as taken */
     bool dead;            /* no process of it lives: DESTROY is answered, the rest goes behind it */
     bool tell_exited;     /* boxd gets EXITED when it is gone */
+    bool unread;          /* what its helper wrote down could not be read: who destroys it does */
     int status;           /* wait status of PID 1, -1 = not known */
     uint64_t conn;        /* serial of the connection that created or kept it */
     int64_t memory_bytes; /* its part of the warden's: memory.h */

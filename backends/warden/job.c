@@ -94,8 +94,11 @@ static size_t pack_fds(const box_sandbox_fds *fds, uint32_t *bits, int out[RESUL
     return n;
 }
 
-static int do_destroy(box_warden *w, int image, warden_result *r, box_error *err)
+static int do_destroy(box_warden *w, const warden_sandbox *s, int image, warden_result *r,
+                      box_error *err)
 {
+    if (s->unread && box_state_find(w->state_dir, &r->record.uid, &r->record, err) < 0)
+        return -1;
     if (w->ops->destroy(w->backend, &r->record, image, &r->oom, err) < 0)
         return -1;
     return box_state_remove(w->state_dir, &r->record.uid, err);
@@ -139,7 +142,7 @@ static int do_job(box_warden *w, const warden_job *job, int image, warden_result
     case JOB_CREATE:
         return do_create(w, job, image, r, fds, err);
     case JOB_DESTROY:
-        return do_destroy(w, image, r, err);
+        return do_destroy(w, job->sandbox, image, r, err);
     case JOB_ALIVE:
         return do_alive(w, r, err);
     case JOB_LIMITS:

@@ -331,9 +331,11 @@ static void created(box_warden *w, const warden_job *job, const warden_result *r
     }
     /* What the helper had written down before it failed says what is to be removed. */
     box_sandbox_record saved;
-    box_error none;
-    if (box_state_read(w->state_dir, &s->record.uid, false, &saved, &none) == 0)
+    box_error unread;
+    int found = box_state_find(w->state_dir, &s->record.uid, &saved, &unread);
+    if (found > 0)
         s->record = saved;
+    s->unread = found < 0;
     log_sandbox(BOX_WARN, "sandbox.create_failed", s, &r->error);
     box_warden_conn_answer_error(w, job->conn, job->id, &r->error);
     box_warden_sandbox_end(w, s);

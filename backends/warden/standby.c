@@ -93,12 +93,19 @@ static void free_standby(box_warden *w, warden_standby *s)
 static void remove_made(box_warden *w, const warden_standby *s)
 {
     box_sandbox_record saved;
-    box_error none; /* it had made nothing yet */
+    box_error err;
     box_uids_give(w->uids, s->record.uid_base);
-    if (box_state_read(w->state_dir, &s->record.uid, true, &saved, &none) == 0)
-        box_warden_sandbox_restore(w, &saved);
-    else
-        BOX_IGNORE(box_state_remove(w->state_dir, &s->record.uid, &none)); /* or the next start */
+    int found = box_state_find(w->state_dir, &s->record.uid, &saved, &err);
+    if (found == 0) { /* it had made nothing yet */
+        BOX_IGNORE(box_state_remove(w->state_dir, &s->record.uid, &err)); /* or the next start */
+        return;
+    }
+    if (found < 0) {
+        saved = s->record;
+        saved.pid = 0; /* it is to end */
+    }
+    box_warden_sandbox_restore(w, &saved);
+    box_warden_sandbox_find(w, &s->record.uid)->unread = found < 0;
 }
 
 static void lost(box_warden *w, warden_standby *s, const box_error *why)

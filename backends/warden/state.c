@@ -172,14 +172,32 @@ int box_state_read(int dir, const box_uid *uid, bool prepared, box_sandbox_recor
     if (fd < 0)
         return box_fail_errno(err, "open a state file");
     state_file file;
-    if (read(fd, &file, sizeof file) != (ssize_t)sizeof file || file.magic != STATE_MAGIC ||
-        file.version != STATE_VERSION || !box_uid_equal(&file.record.uid, uid) ||
-        !terminated(&file.record) || file.record.pid < 0)
+    ssize_t n = read(fd, &file, sizeof file);
+    if (n < 0)
+        return box_fail_errno(err, "read a state file");
+    if (n != (ssize_t)sizeof file || file.magic != STATE_MAGIC || file.version != STATE_VERSION ||
+        !box_uid_equal(&file.record.uid, uid) || !terminated(&file.record) || file.record.pid < 0)
         return box_fail(err, BOX_PROTOCOL, "a damaged state file");
     file.boot_id[sizeof file.boot_id - 1] = '\0';
     if (strcmp(file.boot_id, boot_id) != 0)
         file.record.pid = 0;
     *out = file.record;
+    return 0;
+}
+
+static bool may_be_whole(const box_error *err)
+{
+    return err->sys_errno != 0 && err->sys_errno != ENOENT;
+}
+
+int box_state_find(int dir, const box_uid *uid, box_sandbox_record *out, box_error *err)
+{
+    for (int prepared = 0; prepared <= 1; prepared++) {
+        if (box_state_read(dir, uid, prepared != 0, out, err) == 0)
+            return 1;
+        if (may_be_whole(err))
+            return -1;
+    }
     return 0;
 }
 
@@ -222,6 +240,22 @@ static void closedirp(DIR **d)
         (void)closedir(*d);
 }
 
+/* 1: `each` has it; 0: it is none that is whole. */
+static int scan_one(int dir, const char *name,
+                    void (*each)(void *owner, const box_sandbox_record *record), void *owner,
+                    box_error *err)
+{
+    box_uid uid;
+    bool prepared;
+    box_sandbox_record record;
+    if (!uid_of(name, &uid, &prepared))
+        return 0;
+    if (box_state_read(dir, &uid, prepared, &record, err) < 0)
+        return may_be_whole(err) ? -1 : 0;
+    each(owner, &record);
+    return 1;
+}
+
 int box_state_scan(int dir, void (*each)(void *owner, const box_sandbox_record *record),
                    void *owner, box_error *err)
 {
@@ -231,18 +265,14 @@ int box_state_scan(int dir, void (*each)(void *owner, const box_sandbox_record *
         return box_fail_errno(err, "list instance_dir");
     int removed = 0;
     for (const struct dirent *e; (e = readdir(d)) != NULL;) {
-        box_uid uid;
-        bool prepared;
-        box_sandbox_record record;
-        box_error damaged;
-        if (uid_of(e->d_name, &uid, &prepared) &&
-            box_state_read(dir, &uid, prepared, &record, &damaged) == 0) {
-            each(owner, &record);
-        } else if (is_ours(e->d_name)) {
-            if (unlinkat(dir, e->d_name, 0) < 0)
-                return box_fail_errno(err, "remove a damaged state file");
-            removed++;
-        }
+        int rc = scan_one(dir, e->d_name, each, owner, err);
+        if (rc < 0)
+            return -1;
+        if (rc > 0 || !is_ours(e->d_name))
+            continue;
+        if (unlinkat(dir, e->d_name, 0) < 0)
+            return box_fail_errno(err, "remove a damaged state file");
+        removed++;
     }
     return removed;
 }

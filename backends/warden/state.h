@@ -28,10 +28,14 @@ int box_state_claim(int dir, const box_uid *uid, box_error *err) BOX_MUST_USE;
  * boot comes back with pid 0. */
 int box_state_read(int dir, const box_uid *uid, bool prepared, box_sandbox_record *out,
                    box_error *err) BOX_MUST_USE;
+/* Of either kind: 1, or 0 when there is none that is whole. -1: it cannot be read now, and may be
+ * there. */
+int box_state_find(int dir, const box_uid *uid, box_sandbox_record *out, box_error *err)
+    BOX_MUST_USE;
 /* Of either kind, and what a write that was interrupted left. Idempotent. */
 int box_state_remove(int dir, const box_uid *uid, box_error *err) BOX_MUST_USE;
 
-/* Calls `each` for every state file that can be read; damaged ones and leftovers of an interrupted
- * write are removed. The number of those removed, or -1. */
+/* Calls `each` for every state file; damaged ones and leftovers of an interrupted write are
+ * removed. The number of those removed, or -1: also when one cannot be read now. */
 int box_state_scan(int dir, void (*each)(void *owner, const box_sandbox_record *record),
                    void *owner, box_error *err) BOX_MUST_USE;

@@ -77,6 +77,95 @@ static void out_of_descriptors_it_waits_instead_of_spinning(void **state)
     test_boxd_close(&b);
     test_warden_done(&w);
 }
+/* --- what helpers wrote down ------------------------------------------------------------------ */
+
+static const box_warden_create plain;
+
+/* The first helper there is; 0 = none. */
+static pid_t helper_of(const test_warden *w)
+{
+    char path[64];
+    int pid = 0;
+    (void)snprintf(path, sizeof path, "/proc/%d/task/%d/children", (int)w->pid, (int)w->pid);
+    FILE *f = fopen(path, "re");
+    assert_non_null(f);
+    if (fscanf(f, "%d", &pid) != 1)
+        pid = 0;
+    assert_int_equal(fclose(f), 0);
+    return pid;
+}
+
+static bool has_groups(const box_uid *uid)
+{
+    char group[BOX_UID_TEXT];
+    box_uid_text(uid, group);
+    return test_groups_named(group) > 0;
+}
+
+static void await_no_group(const box_uid *uid)
+{
+    enum { WAIT_MS = 10000, STEP_MS = 50 };
+    for (int ms = 0; has_groups(uid); ms += STEP_MS) {
+        assert_true(ms < WAIT_MS);
+        (void)poll(NULL, 0, STEP_MS);
+    }
+}
+
+/* CREATE whose helper makes all of it, and cannot tell: the warden has no descriptors then. False:
+ * it was too slow, or too fast. */
+static bool made_in_vain(test_boxd *b, const test_warden *w, int patience, test_box *box)
+{
+    uint64_t id = test_box_ask(b, w, plain, box);
+    for (int i = 0; i < patience && helper_of(w) == 0; i++)
+        (void)poll(NULL, 0, 1);
+    allow_descriptors(w, 3);
+    bool made = test_box_made(b, id, box);
+    bool left = !made && has_groups(&box->uid);
+    allow_descriptors(w, 256);
+    if (made)
+        test_box_destroy(b, box);
+    return left;
+}
+
+static void what_a_helper_made_is_removed_when_it_cannot_be_read_at_first(void **state)
+{
+    (void)state;
+    test_warden w;
+    test_boxd b;
+    test_box box;
+    box_uid instance = box_uid_new();
+    test_warden_init(&w, "standbys: 0\n");
+    test_warden_start(&w);
+    test_boxd_connect(&b, &w, &instance);
+    bool left = false;
+    for (int i = 1; i < 100 && !left; i++)
+        left = made_in_vain(&b, &w, i, &box);
+    assert_true(left);
+    test_warden_await_clean(&w);
+    await_no_group(&box.uid);
+    test_boxd_close(&b);
+    test_warden_done(&w);
+}
+
+static void what_was_prepared_is_removed_when_it_cannot_be_read_at_first(void **state)
+{
+    enum { WHILE_MS = 300 };
+    (void)state;
+    test_warden w;
+    test_boxd b;
+    box_uid instance = box_uid_new();
+    test_warden_init(&w, "standbys: 1\n");
+    test_warden_start(&w);
+    test_boxd_connect(&b, &w, &instance);
+    test_boxd_await_ready(&b);
+    allow_descriptors(&w, 3);
+    assert_int_equal(kill(helper_of(&w), SIGKILL), 0);
+    assert_int_equal(poll(NULL, 0, WHILE_MS), 0);
+    allow_descriptors(&w, 256);
+    await_no_group(&b.ready);
+    test_boxd_close(&b);
+    test_warden_done(&w);
+}
 
 int main(int argc, char **argv)
 {
@@ -90,6 +179,8 @@ int main(int argc, char **argv)
         return 2;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(out_of_descriptors_it_waits_instead_of_spinning),
+        cmocka_unit_test(what_a_helper_made_is_removed_when_it_cannot_be_read_at_first),
+        cmocka_unit_test(what_was_prepared_is_removed_when_it_cannot_be_read_at_first),
     };
     return cmocka_run_group_tests_name("warden_socket", tests, NULL, test_wardens_end);
 }

@@ -1,10 +1,12 @@
 #include "warden/state.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -163,6 +165,43 @@ static void a_scan_finds_all_and_removes_what_is_broken(void **state)
     assert_int_equal(box_state_remove(f->fd, &b.uid, &err), 0);
 }
 
+/* So many more may be opened. */
+static void allow_descriptors(int more)
+{
+    struct rlimit limit;
+    int next = dup(STDIN_FILENO);
+    assert_true(next >= 0);
+    assert_int_equal(close(next), 0);
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    limit.rlim_cur = (rlim_t)(next + more);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+}
+
+/* It is there, and says what is to be removed. */
+static void a_file_that_cannot_be_read_now_stays(void **state)
+{
+    fixture *f = *state;
+    box_sandbox_record r = record();
+    box_sandbox_record found;
+    box_error err;
+    int seen = 0;
+    struct rlimit before;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+    assert_int_equal(box_state_find(f->fd, &r.uid, &found, &err), 0);
+    assert_int_equal(box_state_write(f->fd, &r, true, NULL, &err), 0);
+    allow_descriptors(1);
+    assert_int_equal(box_state_scan(f->fd, count, &seen, &err), -1);
+    assert_int_equal(err.sys_errno, EMFILE);
+    allow_descriptors(0);
+    assert_int_equal(box_state_find(f->fd, &r.uid, &found, &err), -1);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+    assert_int_equal(box_state_find(f->fd, &r.uid, &found, &err), 1);
+    assert_int_equal(found.pid, r.pid);
+    assert_int_equal(box_state_scan(f->fd, count, &seen, &err), 0);
+    assert_int_equal(seen, 1);
+    assert_int_equal(box_state_remove(f->fd, &r.uid, &err), 0);
+}
+
 static void a_directory_has_one_warden(void **state)
 {
     fixture *f = *state;
@@ -213,6 +252,7 @@ int main(void)
         cmocka_unit_test(a_pid_of_an_earlier_boot_is_forgotten),
         cmocka_unit_test(a_file_cut_anywhere_is_damaged),
         cmocka_unit_test(a_scan_finds_all_and_removes_what_is_broken),
+        cmocka_unit_test(a_file_that_cannot_be_read_now_stays),
         cmocka_unit_test(a_directory_has_one_warden),
         cmocka_unit_test(private_wardens_take_over_from_dead_ones_only),
     };
