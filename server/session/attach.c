@@ -5,6 +5,7 @@
 
 #include "base/alloc.h"
 #include "base/fd.h"
+#include "base/tty.h"
 #include "session/attach_impl.h"
 
 enum {
@@ -210,6 +211,16 @@ static void input_begin(box_attach *a)
     a->input.queue.share = &a->session->memory;
 }
 
+/* In its place among what is typed. The agent is told too, for later runs: what it does comes at
+ * another time. */
+static void resize_terminal(box_attach *a)
+{
+    if (!a->resize_due || !a->may_write || !a->input.open)
+        return;
+    a->resize_due = false;
+    box_tty_resize(a->input.fd, a->rows, a->columns); /* no terminal: nothing happens */
+}
+
 /* A new run's, or the end of one. What was for another run is dropped; what came before any is
  * kept. */
 static void take_stdin(box_attach *a, int *fd)
@@ -225,6 +236,7 @@ static void take_stdin(box_attach *a, int *fd)
         a->input.closing = true;
     if (*fd >= 0)
         BOX_IGNORE(box_input_open(&a->input, a->loop, box_take_fd(fd), &err)); /* as if closed */
+    resize_terminal(a);
     if (full && !a->input.full && !a->over)
         a->events.stdin_room(a->arg);
     check_closed(a);
@@ -478,6 +490,10 @@ int box_attach_resize(box_attach *a, uint16_t rows, uint16_t columns, box_error 
 {
     if (!a->write)
         return box_violation(err, "resize", "start.write was not set");
+    a->resize_due = true;
+    a->rows = rows;
+    a->columns = columns;
+    resize_terminal(a);
     send_wish(a, (wish){.type = BOX_AGENT_RESIZE, .size = {.rows = rows, .columns = columns}});
     return 0;
 }

@@ -59,6 +59,8 @@ struct box_attach {
     bool has_stdin; /* a run's stdin came */
     bool may_write;
     bool close_wanted, close_told;
+    bool resize_due; /* to this, before what is typed next */
+    uint16_t rows, columns;
     box_error error; /* found before the home loop was asked */
 };
 

@@ -491,7 +491,7 @@ class Protocol(Case):
                            "WhoAmI", "Shutdown", "ListErrors", "GetGuidance"},
         "SessionService": {"CreateSession", "GetSession", "ListSessions", "UpdateSession",
                            "ExtendSession", "StopSession", "DeleteSession", "WatchSessions",
-                           "ResolveSessionId"},
+                           "ResolveSessionId", "PortForward"},
         "ToolService": {"ListTools", "CallTool"},
         "FileService": {"ReadFile", "WriteFile", "EditFile", "Glob", "Grep", "StatFile",
                         "ListDirectory", "MakeDirectory", "RemoveFile", "MoveFile", "UploadFile",

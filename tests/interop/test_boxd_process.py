@@ -446,6 +446,8 @@ class Terminal(ProcessCase):
         a.send(resize={"rows": 10, "columns": 20})
         a.stdin(b"hello\n")
         a.until(b"got hello\r\n10 20\r\n")
+        a.stdin(b"y\n")
+        a.until(b"y\r\ny\r\n")  # cat runs
         a.stdin(b"\x03")
         self.assertEqual(a.finish().signal, 2)
 
