@@ -218,17 +218,18 @@ static uint64_t since(uint64_t now, uint64_t before)
     return now > before ? now - before : 0;
 }
 
-void box_limits_count(const box_limits *l, const box_tree *tree, box_limits_counts *out)
+void box_limits_count(const box_limits *l, uint32_t version, const box_tree *tree,
+                      box_limits_counts *out)
 {
     *out = (box_limits_counts){0};
-    if (l->version == 1) {
+    if (version == 1) {
         int memory = l->dirs[MEMORY];
         out->oom_kills =
             since(number_or_none(memory, "memory.oom_control", "oom_kill"), l->oom_before);
         out->pids_refused =
             since(number_or_none(l->dirs[PIDS], "pids.events", "max"), l->refused_before);
         out->peak_bytes = number_or_none(memory, "memory.max_usage_in_bytes", "");
-    } else if (l->version == 2 && tree != NULL) {
+    } else if (version == 2 && tree != NULL) {
         out->oom_kills = number_or_none(tree->dir, "memory.events", "oom_kill");
         out->pids_refused = number_or_none(tree->dir, "pids.events", "max");
         out->peak_bytes = number_or_none(tree->dir, "memory.peak", "");

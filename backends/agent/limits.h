@@ -46,7 +46,8 @@ void box_limits_begin(box_limits *l);
 /* cgroup2: the run's group; before anything of it can have grown. */
 int box_limits_set_tree(const box_tree *tree, const box_agent_limits *limits, box_error *err)
     BOX_MUST_USE;
-/* The run has ended; its group is still there. */
-void box_limits_count(const box_limits *l, const box_tree *tree, box_limits_counts *out);
+/* The run has ended; its group is still there. version: whose files count it; 0: nobody's. */
+void box_limits_count(const box_limits *l, uint32_t version, const box_tree *tree,
+                      box_limits_counts *out);
 /* Removes the groups (v1). What still lives in one goes with the sandbox. */
 void box_limits_done(const box_agent_config *config, box_limits *l);

@@ -157,11 +157,16 @@ static void run_began(box_agent *a, box_managed *m)
         box_ready_begin(a, m);
 }
 
-static void count_own(const box_managed *m, const box_tree *tree, box_agent_run_exit *out)
+static void count_own(const box_agent *a, const box_managed *m, const box_tree *tree,
+                      box_agent_run_exit *out)
 {
     box_limits_counts n;
-    box_limits_count(&m->limits, tree, &n);
-    out->own = m->limits.version != 0;
+    /* On cgroup2 the session's counters have those of groups below: then each has its own. */
+    uint32_t version = m->limits.version;
+    if (version == 0 && a->limits.inner >= 0 && tree != NULL)
+        version = 2;
+    box_limits_count(&m->limits, version, tree, &n);
+    out->own = version != 0;
     out->own_oom_kills = n.oom_kills;
     out->own_pids_refused = n.pids_refused;
     out->own_peak_bytes = n.peak_bytes;
@@ -195,7 +200,7 @@ static void run_ended(box_agent *a, box_managed *m)
     box_ready_end(a, m);
     m->report.flags &= ~(uint32_t)BOX_MANAGED_READY;
     take_exit(m, &c->exit);
-    count_own(m, c->tree, &m->report.exit);
+    count_own(a, m, c->tree, &m->report.exit);
     m->run = NULL;
     bool succeeded = c->exit.signal == 0 && c->exit.exit_code == 0;
     box_end_let_go(a, c);

@@ -135,6 +135,22 @@ void box_process_call_answered(void *call); /* posted to its loop, with a refere
 void box_process_call_arrives(void *call);  /* posted to the home loop, with a reference */
 void box_process_call_forget(void *call);   /* likewise: nobody waits any more */
 
+/* --- process_home.c and process_told.c share ------------------------------------------------- */
+
+box_process *box_process_new(box_session *s, const char *id, uint64_t agent_id);
+/* Into the session's list, with the reference; out of it, which drops that. */
+void box_process_enter(box_session *s, box_process *p);
+void box_process_leave(box_session *s, box_process *p);
+void box_process_stop_using(box_process *p);
+/* What the session's counters say when a run begins. */
+void box_process_note_counters(box_session *s, box_process *p);
+bool box_process_is_ready(const box_process *p);
+/* Records that have been kept for long enough go. arg: the session. */
+void box_processes_forget_due(void *arg);
+void box_process_start_arrives(box_session *s, box_process_call *c);
+/* The reference of being under way goes back to the call's loop. p or err may be NULL. */
+void box_process_answer(box_process_call *c, box_process *p, bool flag, const box_error *err);
+
 /* --- the home loop ---------------------------------------------------------------------------- */
 
 void box_process_introduced(box_session *s, uint64_t id, const box_agent_manage *m, int *fds,

@@ -74,6 +74,8 @@ static void drop_sandbox(fake_sandbox *s)
         if (s->workers[i].used)
             box_closep(&s->workers[i].fd);
     }
+    for (unsigned i = 0; i < s->n_processes; i++)
+        box_closep(&s->processes[i].text_fd);
     box_closep(&s->listen_fd);
     box_closep(&s->fd);
     *s = (fake_sandbox){.listen_fd = -1, .fd = -1};
@@ -347,6 +349,21 @@ void fake_warden_oom(const fake_warden *w)
     write_oom_kills(w, 1);
 }
 
+void fake_warden_count_oom(const fake_warden *w, int n)
+{
+    write_oom_kills(w, n);
+}
+
+static void manage(fake_sandbox *s, const box_agent_packet *packet, int *fds, size_t n_fds)
+{
+    if (s->n_processes == FAKE_MAX_PROCESSES)
+        abort();
+    s->processes[s->n_processes++] =
+        (fake_process){.id = packet->header.id, .conf = packet->body.manage, .text_fd = fds[0]};
+    if (n_fds > 1)
+        (void)close(fds[1]);
+}
+
 static void start_worker(fake_sandbox *s, const box_agent_packet *packet, int fd)
 {
     s->files++;
@@ -401,6 +418,15 @@ static void on_agent_packet(fake_warden *w, fake_sandbox *s, const box_agent_pac
         return;
     case BOX_AGENT_EXIT_ACK:
         s->acks++;
+        return;
+    case BOX_AGENT_MANAGE:
+        manage(s, packet, fds, n_fds);
+        return;
+    case BOX_AGENT_STOP:
+        s->process_stops++;
+        return;
+    case BOX_AGENT_FORGET:
+        s->forgets++;
         return;
     case BOX_AGENT_FILES:
         start_worker(s, packet, fds[0]);

@@ -20,6 +20,7 @@ enum {
     FAKE_MAX_PROGRAMS = 64,
     FAKE_MAX_WORKERS = 8,
     FAKE_MAX_CONNECTS = 256,
+    FAKE_MAX_PROCESSES = BOX_MAX_PROCESSES + 8,
 };
 
 typedef struct fake_program {
@@ -44,6 +45,13 @@ typedef struct fake_worker {
     int fd;
 } fake_worker;
 
+/* A managed process: a test speaks for the agent about it. */
+typedef struct fake_process {
+    uint64_t id;
+    box_agent_manage conf;
+    int text_fd;
+} fake_process;
+
 typedef struct fake_sandbox {
     bool used;
     box_uid uid;
@@ -59,6 +67,8 @@ typedef struct fake_sandbox {
     unsigned connects;           /* CONNECT that came; a test answers */
     uint64_t connect_id[FAKE_MAX_CONNECTS];
     uint16_t connect_port[FAKE_MAX_CONNECTS];
+    fake_process processes[FAKE_MAX_PROCESSES]; /* every MANAGE that came */
+    unsigned n_processes, process_stops, forgets;
 } fake_sandbox;
 
 typedef struct fake_warden {
@@ -109,5 +119,7 @@ void fake_worker_end(fake_sandbox *s, fake_worker *worker, int signo);
 void fake_connect_answer(fake_sandbox *s, uint64_t id, int fd, const box_error *err);
 /* The kernel counted one more kill for memory in the sandboxes. */
 void fake_warden_oom(const fake_warden *w);
+/* It has counted so many. */
+void fake_warden_count_oom(const fake_warden *w, int n);
 /* What poll(2) may wait on, for a test with a thread; returns how many. */
 unsigned fake_warden_fds(const fake_warden *w, int *fds, unsigned room);
