@@ -74,8 +74,11 @@ static void drop_sandbox(fake_sandbox *s)
         if (s->workers[i].used)
             box_closep(&s->workers[i].fd);
     }
-    for (unsigned i = 0; i < s->n_processes; i++)
+    for (unsigned i = 0; i < s->n_processes; i++) {
         box_closep(&s->processes[i].text_fd);
+        box_closep(&s->processes[i].journals[0]);
+        box_closep(&s->processes[i].journals[1]);
+    }
     box_closep(&s->listen_fd);
     box_closep(&s->fd);
     *s = (fake_sandbox){.listen_fd = -1, .fd = -1};
@@ -358,8 +361,10 @@ static void manage(fake_sandbox *s, const box_agent_packet *packet, int *fds, si
 {
     if (s->n_processes == FAKE_MAX_PROCESSES)
         abort();
-    s->processes[s->n_processes++] =
-        (fake_process){.id = packet->header.id, .conf = packet->body.manage, .text_fd = fds[0]};
+    s->processes[s->n_processes++] = (fake_process){.id = packet->header.id,
+                                                    .conf = packet->body.manage,
+                                                    .text_fd = fds[0],
+                                                    .journals = {-1, -1}};
     if (n_fds > 1)
         (void)close(fds[1]);
 }
@@ -424,6 +429,12 @@ static void on_agent_packet(fake_warden *w, fake_sandbox *s, const box_agent_pac
         return;
     case BOX_AGENT_STOP:
         s->process_stops++;
+        return;
+    case BOX_AGENT_WATCH:
+        s->watches++;
+        return;
+    case BOX_AGENT_CLOSE_STDIN:
+        s->stdin_closes++;
         return;
     case BOX_AGENT_FORGET:
         s->forgets++;

@@ -50,6 +50,8 @@ typedef struct fake_process {
     uint64_t id;
     box_agent_manage conf;
     int text_fd;
+    int journals[2]; /* a test's; -1 */
+    uint64_t ends[2];
 } fake_process;
 
 typedef struct fake_sandbox {
@@ -68,7 +70,7 @@ typedef struct fake_sandbox {
     uint64_t connect_id[FAKE_MAX_CONNECTS];
     uint16_t connect_port[FAKE_MAX_CONNECTS];
     fake_process processes[FAKE_MAX_PROCESSES]; /* every MANAGE that came */
-    unsigned n_processes, process_stops, forgets;
+    unsigned n_processes, process_stops, forgets, watches, stdin_closes;
 } fake_sandbox;
 
 typedef struct fake_warden {
