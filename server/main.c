@@ -78,7 +78,7 @@ static int open_signals(boxd *b, box_error *err)
     return b->signals < 0 ? box_fail_errno(err, "open a signal descriptor") : 0;
 }
 
-/* A session takes four descriptors and a command three more: the usual soft limit of 1024 would be
+/* A session takes five descriptors and a command three more: the usual soft limit of 1024 would be
  * far below limits.sessions. Nothing of boxd uses select(2), which is what that limit is for. */
 static void raise_descriptors(void)
 {
