@@ -1,6 +1,7 @@
 #include "base/tty.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <sys/ioctl.h>
 #include <termios.h>
 #include <unistd.h>
@@ -17,4 +18,12 @@ bool box_tty_end_input(int master)
     if (tcgetattr(master, &t) < 0 || (t.c_lflag & ICANON) == 0)
         return true;
     return write(master, &t.c_cc[VEOF], 1) == 1 || errno != EAGAIN;
+}
+
+bool box_tty_check(int master, int other)
+{
+    unsigned number; /* only a master has one (pty(7), TIOCGPTN) */
+    int flags = fcntl(master, F_GETFL);
+    return flags >= 0 && ioctl(master, TIOCGPTN, &number) == 0 && isatty(other) != 0 &&
+           fcntl(master, F_SETFL, flags | O_NONBLOCK) == 0;
 }

@@ -10,3 +10,7 @@ void box_tty_resize(int fd, uint16_t rows, uint16_t columns);
 /* Types the end-of-file character (VEOF), when the terminal is in a mode that knows one. False: it
  * takes no more now (the master is nonblocking). */
 bool box_tty_end_input(int master);
+
+/* Of descriptors that somebody else made: are they a master, nonblocking from now on, and another
+ * terminal? */
+bool box_tty_check(int master, int other);

@@ -4,6 +4,7 @@
 #include "base/alloc.h"
 #include "base/fd.h"
 #include "base/limits.h"
+#include "base/tty.h"
 #include "session/cgroup.h"
 #include "session/execution.h"
 #include "session/pipes.h"
@@ -255,6 +256,10 @@ static void on_started(void *arg, uint64_t id, const box_agent_started *started,
     }
     if (((started->flags & BOX_STARTED_TERMINAL) != 0) != e->terminal) {
         box_sandbox_lost(s, "its agent mistakes pipes and terminals", BOX_STOP_BROKEN);
+        return;
+    }
+    if (e->terminal && !box_tty_check(fds[0], fds[1])) { /* a loop would wait for it */
+        box_sandbox_lost(s, "its agent brings no terminal", BOX_STOP_BROKEN);
         return;
     }
     if (e->terminal) {

@@ -188,6 +188,12 @@ static void send_started(const fake_warden *w, fake_sandbox *s, fake_program *p)
     box_agent_started started = {.pid = 7};
     box_error err;
     bool brings = p->terminal[0] >= 0 && !w->no_terminal;
+    if (brings && w->false_terminal) {
+        for (int i = 0; i < 2; i++)
+            box_closep(&p->terminal[i]);
+        if (pipe2(p->terminal, O_CLOEXEC) < 0)
+            abort();
+    }
     started.flags = brings ? BOX_STARTED_TERMINAL : 0;
     BOX_IGNORE(box_agent_send_with(s->fd, BOX_AGENT_STARTED, p->id, &started, p->terminal,
                                    box_agent_started_fds(&started), &err)); /* boxd may be gone */

@@ -84,11 +84,12 @@ typedef struct fake_warden {
     bool hang_create;
     bool hang_destroy;
     bool hang_usage;
-    bool hang_start;  /* STARTED never comes */
-    bool mute_agent;  /* no HELLO */
-    bool lying_agent; /* answers HELLO with rubbish */
-    bool deaf_files;  /* FILES_STOP is not heard */
-    bool no_terminal; /* STARTED never brings one */
+    bool hang_start;     /* STARTED never comes */
+    bool mute_agent;     /* no HELLO */
+    bool lying_agent;    /* answers HELLO with rubbish */
+    bool deaf_files;     /* FILES_STOP is not heard */
+    bool no_terminal;    /* STARTED never brings one */
+    bool false_terminal; /* but a pipe that waits */
     box_error create_error;
     box_error hello_error;
     /* seen */

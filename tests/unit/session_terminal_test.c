@@ -283,6 +283,18 @@ static void an_agent_that_brings_no_terminal_is_broken(void **state)
     rig_settle(r);
 }
 
+static void an_agent_that_brings_anything_else_is_broken_too(void **state)
+{
+    rig *r = *state;
+    outcome o = {.may_stream = SIZE_MAX};
+    r->warden.false_terminal = true;
+    start(r, &o, "hang");
+    assert_true(o.done);
+    assert_int_equal(o.verdict.status, BOX_VERDICT_SANDBOX_LOST);
+    outcome_free(&o);
+    rig_settle(r);
+}
+
 static void an_end_before_its_terminal_came_is_broken_too(void **state)
 {
     rig *r = *state;
@@ -334,6 +346,7 @@ int main(void)
         RIG_TEST(a_terminal_that_holds_nothing_more_ends_when_its_caller_reads_again),
         RIG_TEST(a_background_process_that_floods_it_delays_nothing),
         RIG_TEST(an_agent_that_brings_no_terminal_is_broken),
+        RIG_TEST(an_agent_that_brings_anything_else_is_broken_too),
         RIG_TEST(an_end_before_its_terminal_came_is_broken_too),
         RIG_TEST(a_caller_that_goes_away_ends_it),
         RIG_TEST(one_cancelled_before_it_starts_leaves_nothing_open),

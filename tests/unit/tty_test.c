@@ -106,6 +106,27 @@ static void what_is_no_terminal_needs_no_end(void **state)
     box_closep(&fd);
 }
 
+static void only_both_sides_are_taken_and_ours_never_waits(void **state)
+{
+    (void)state;
+    char c;
+    int pipes[2];
+    pair p = open_pair();
+    assert_int_equal(fcntl(p.master, F_SETFL, 0), 0);
+    assert_int_equal(pipe2(pipes, O_CLOEXEC), 0);
+    assert_false(box_tty_check(pipes[0], p.other));
+    assert_false(box_tty_check(p.master, pipes[1]));
+    assert_false(box_tty_check(p.other, p.other));
+    assert_false(box_tty_check(-1, p.other));
+    assert_true(box_tty_check(p.master, p.other));
+    errno = 0;
+    assert_int_equal(read(p.master, &c, 1), -1);
+    assert_int_equal(errno, EAGAIN);
+    box_closep(&pipes[0]);
+    box_closep(&pipes[1]);
+    close_pair(&p);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -114,6 +135,7 @@ int main(void)
         cmocka_unit_test(nothing_is_typed_where_there_is_no_such_character),
         cmocka_unit_test(a_full_terminal_takes_it_later),
         cmocka_unit_test(what_is_no_terminal_needs_no_end),
+        cmocka_unit_test(only_both_sides_are_taken_and_ours_never_waits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
