@@ -68,6 +68,7 @@ static void segments_are_smaller_than_the_buffers(void **state)
     int segment = 0, buffer = 0;
     socklen_t len = sizeof segment;
     BOX_AUTO(box_closep) int listener = bound_to(false, 4, &port);
+    assert_true(listener >= 0);
     box_agent_forward *f = begin(&all, 1, port);
     assert_int_equal(getsockopt(f->fd, IPPROTO_TCP, TCP_MAXSEG, &segment, &len), 0);
     assert_in_range(segment, 1, BOX_FORWARD_SEGMENT_BYTES);
