@@ -120,14 +120,6 @@ static void send_size(attached *s)
     send_message(s, &m);
 }
 
-static void take_change(attached *s)
-{
-    struct signalfd_siginfo info;
-    while (read(s->changes, &info, sizeof info) == sizeof info)
-        continue; /* several are one */
-    send_size(s);
-}
-
 /* Two terminals, one on each side: what is typed goes through as it is. */
 static void lend_terminal(attached *s, const Box__V1__ManagedProcess *p)
 {
@@ -261,8 +253,8 @@ static void loop(cli *c, attached *s)
             break;
         if (fds[1].revents != 0)
             take_signal(s);
-        if (fds[3].revents != 0)
-            take_change(s);
+        if (fds[3].revents != 0 && cli_tty_take_changes(s->changes))
+            send_size(s);
         if (fds[2].revents != 0)
             pass_stdin(s);
         box_channel_dispatch(c->channel);

@@ -425,6 +425,14 @@ static int grep(cli *c, int argc, char **argv)
 
 /* --- mkdir, rm, mv ---------------------------------------------------------------------------- */
 
+/* The end of a call that changes something: only --json shows the answer, a message. */
+static int changed(const cli *c, int rc, const box_error *err, const void *answer)
+{
+    if (rc < 0)
+        return cli_fail(c, err);
+    return c->json ? cli_print_json(c, answer) : CLI_OK;
+}
+
 static int make_directory(cli *c, int argc, char **argv)
 {
     box_error err;
@@ -441,9 +449,8 @@ static int make_directory(cli *c, int argc, char **argv)
     if (cli_connect(c) < 0)
         return CLI_FAILED;
     box_client_options o = cli_options(c);
-    if (box_v1_file_service_make_directory(c->channel, &o, &request, &r, &err) < 0)
-        return cli_fail(c, &err);
-    return c->json ? cli_print_json(c, &r->base) : CLI_OK;
+    int rc = box_v1_file_service_make_directory(c->channel, &o, &request, &r, &err);
+    return changed(c, rc, &err, r);
 }
 
 static int remove_file(cli *c, int argc, char **argv)
@@ -462,9 +469,8 @@ static int remove_file(cli *c, int argc, char **argv)
     if (cli_connect(c) < 0)
         return CLI_FAILED;
     box_client_options o = cli_options(c);
-    if (box_v1_file_service_remove_file(c->channel, &o, &request, &r, &err) < 0)
-        return cli_fail(c, &err);
-    return c->json ? cli_print_json(c, &r->base) : CLI_OK;
+    int rc = box_v1_file_service_remove_file(c->channel, &o, &request, &r, &err);
+    return changed(c, rc, &err, r);
 }
 
 static int move_file(cli *c, int argc, char **argv)
@@ -484,9 +490,8 @@ static int move_file(cli *c, int argc, char **argv)
     if (cli_connect(c) < 0)
         return CLI_FAILED;
     box_client_options o = cli_options(c);
-    if (box_v1_file_service_move_file(c->channel, &o, &request, &r, &err) < 0)
-        return cli_fail(c, &err);
-    return c->json ? cli_print_json(c, &r->base) : CLI_OK;
+    int rc = box_v1_file_service_move_file(c->channel, &o, &request, &r, &err);
+    return changed(c, rc, &err, r);
 }
 
 const cli_command cli_file_commands[] = {

@@ -90,14 +90,6 @@ static void send_size(stream *s)
     send_request(s, BOX__V1__EXEC_STREAM_REQUEST__REQUEST_RESIZE, &size);
 }
 
-static void take_change(stream *s)
-{
-    struct signalfd_siginfo info;
-    while (read(s->changes, &info, sizeof info) == sizeof info)
-        continue; /* several are one */
-    send_size(s);
-}
-
 /* The first signal goes to the program as it is; a second one, or time, kills all of it. */
 static void pass_signal(stream *s)
 {
@@ -241,8 +233,8 @@ static void loop(cli *c, stream *s)
             break;
         if (fds[1].revents != 0)
             pass_signal(s);
-        if (fds[3].revents != 0)
-            take_change(s);
+        if (fds[3].revents != 0 && cli_tty_take_changes(s->changes))
+            send_size(s);
         if (fds[2].revents != 0)
             pass_stdin(s);
         check_grace(s);

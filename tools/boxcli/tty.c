@@ -113,6 +113,15 @@ int cli_tty_open_changes(void)
     return fd;
 }
 
+bool cli_tty_take_changes(int changes)
+{
+    struct signalfd_siginfo info;
+    bool any = false;
+    while (read(changes, &info, sizeof info) == sizeof info)
+        any = true;
+    return any;
+}
+
 int cli_tty_open_output(void)
 {
     if (!isatty(STDOUT_FILENO))

@@ -28,6 +28,8 @@ void cli_tty_leave(cli_tty *t);
 void cli_tty_size(int *rows, int *columns);
 /* SIGWINCH as a descriptor; -1: its changes are not seen. */
 int cli_tty_open_changes(void);
+/* Takes all that came, several are one; false: none did. */
+bool cli_tty_take_changes(int changes);
 
 /* Another way to the terminal on stdout, which never waits: one that nobody reads takes a part of
  * what is written, and signals have to be seen meanwhile. Stdout itself is shared with others, and
