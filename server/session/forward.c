@@ -13,23 +13,6 @@
 
 enum { READS_A_TURN = 8 /* then others of the loop get theirs */ };
 
-/* --- references ------------------------------------------------------------------------------- */
-
-box_forward *box_forward_ref(box_forward *f)
-{
-    atomic_fetch_add_explicit(&f->refs, 1, memory_order_relaxed);
-    return f;
-}
-
-void box_forward_unref(box_forward *f)
-{
-    if (f == NULL || atomic_fetch_sub_explicit(&f->refs, 1, memory_order_acq_rel) != 1)
-        return;
-    box_closep(&f->fd);
-    box_session_unref(f->session);
-    free(f);
-}
-
 static void unrefp(box_forward **f)
 {
     box_forward_unref(*f);
@@ -149,17 +132,24 @@ static void watch_what_is_due(box_forward *f)
     f->watched = events;
 }
 
-/* What follows from what happened; the caller holds a reference. */
-static void settle(box_forward *f)
+/* What follows from what happened: false when it is over. */
+static bool settle(box_forward *f)
 {
-    if (f->phase == BOX_FORWARD_OPEN && f->peer_closed && f->broken)
+    if (f->phase != BOX_FORWARD_OPEN)
+        return false;
+    if (f->peer_closed && f->broken) {
         was_reset(f);
-    else if (f->phase == BOX_FORWARD_OPEN && f->peer_closed && f->ended)
+        return false;
+    }
+    if (f->peer_closed && f->ended) {
         conclude(f, NULL);
-    if (f->phase == BOX_FORWARD_OPEN)
-        tell_room(f);
-    if (f->phase == BOX_FORWARD_OPEN)
-        watch_what_is_due(f);
+        return false;
+    }
+    tell_room(f);
+    if (f->phase != BOX_FORWARD_OPEN)
+        return false;
+    watch_what_is_due(f);
+    return true;
 }
 
 static void turn(void *arg, int events)
@@ -170,7 +160,7 @@ static void turn(void *arg, int events)
         if (!receive(f))
             break;
     }
-    settle(f);
+    (void)settle(f); /* the callback needs no more of it */
 }
 
 /* --- opening ---------------------------------------------------------------------------------- */
@@ -246,25 +236,25 @@ void box_forward_resume(box_forward *f)
         watch_what_is_due(f);
 }
 
-/* Sends now what the socket takes. */
-static void push(box_forward *f)
+/* Sends now what the socket takes. False: it is over. */
+static bool push(box_forward *f)
 {
+    if (f->phase == BOX_FORWARD_WAITING)
+        return true;
     if (f->phase == BOX_FORWARD_OPEN)
         send_out(f);
-    if (f->phase == BOX_FORWARD_OPEN)
-        settle(f);
+    return settle(f);
 }
 
 int box_forward_feed(box_forward *f, const void *data, size_t len, bool *room, box_error *err)
 {
-    BOX_AUTO(unrefp) box_forward *held = box_forward_ref(f);
+    BOX_AUTO(unrefp) box_forward *held = box_forward_ref(f); /* `room` may end all of it */
     *room = true;
-    if (held->phase == BOX_FORWARD_OVER || held->broken || len == 0)
+    if (held->phase == BOX_FORWARD_OVER || f->broken || len == 0)
         return 0;
     if (box_buf_add(&f->out, data, len, err) < 0)
         return -1;
-    push(f);
-    if (f->phase == BOX_FORWARD_OVER)
+    if (!push(f))
         return 0;
     f->told_full = box_buf_len(&f->out) > BOX_FORWARD_HIGH_WATER_BYTES;
     *room = !f->told_full;
@@ -275,7 +265,7 @@ void box_forward_end(box_forward *f)
 {
     BOX_AUTO(unrefp) box_forward *held = box_forward_ref(f);
     held->ending = true;
-    push(held);
+    (void)push(held); /* nobody asks how it is */
 }
 
 void box_forward_free(box_forward *f)

@@ -76,7 +76,7 @@ static int listen_at(const char *where, uint16_t local, uint16_t remote, cli_lis
                      box_error *err)
 {
     address a;
-    socklen_t len;
+    socklen_t len = 0;
     int on = 1;
     if (parse_address(where, local, &a, &len, err) < 0)
         return -1;
