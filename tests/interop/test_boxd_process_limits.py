@@ -1,5 +1,6 @@
 """Limits of one managed process's own: which one fired, whom it did not touch, what it uses."""
 
+import os
 import time
 
 import boxd_lib
@@ -124,13 +125,24 @@ class Limits(ProcessCase):
                                         cpu_millis=1 << 30),
                      "spec.memory_bytes", "spec.pids_limit", "spec.cpu_millis")
 
+    def groups(self):
+        """Names beside the control group of the one `sleep` that runs."""
+        pids = [p for p in self.boxd.processes() if boxd_lib.name_of(p) == "sleep"]
+        self.assertEqual(len(pids), 1)
+        with open(f"/proc/{pids[0]}/cgroup", encoding="utf-8") as f:
+            found = [line.strip().split(":", 2) for line in f]
+        at = {controller: path for _, names, path in found for controller in names.split(",")}
+        root = f"/sys/fs/cgroup/memory{at['memory']}" if "memory" in at else f"/sys/fs/cgroup{at['']}"
+        beside = os.path.dirname(root)
+        return [name for name in os.listdir(beside) if os.path.isdir(os.path.join(beside, name))]
+
     def test_its_groups_go(self):
         for _ in range(70):  # more than an agent may have at once
             self.start(["true"], "short", memory_bytes=32 * MIB, replace=True)
             self.wait("short")
         self.start(["sleep", "600"], "short", memory_bytes=32 * MIB, replace=True)
         self.assertTrue(self.alive("short"))
-
+        self.assertLess(len(self.groups()), 10, self.groups())
 
 
 if __name__ == "__main__":
