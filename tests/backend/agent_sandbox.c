@@ -25,6 +25,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/fd.h"
+#include "stale.h"
 
 enum { BASE_UID = 0x70000000, IDS = 65536, HIGH_FD = 100 };
 
@@ -320,8 +321,9 @@ sandbox *sandbox_open(const sandbox_options *options)
     s->conn = -1;
     s->next_id = 1;
     /* The sandbox has a /tmp of its own. */
-    (void)snprintf(s->dir, sizeof s->dir, "%s/box-agent-test.XXXXXX",
-                   options->open_place ? "/var/tmp" : "/tmp");
+    const char *folder = options->open_place ? "/var/tmp" : "/tmp";
+    test_stale_sweep(folder, "box-agent-test");
+    (void)snprintf(s->dir, sizeof s->dir, "%s/box-agent-test.%d.XXXXXX", folder, (int)getpid());
     assert_non_null(mkdtemp(s->dir));
     (void)snprintf(s->path, sizeof s->path, "%s/agent.sock", s->dir);
     struct sockaddr_un name = {.sun_family = AF_UNIX};

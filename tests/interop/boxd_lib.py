@@ -12,6 +12,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import unittest
 
@@ -24,6 +25,7 @@ SKIP = 77
 BOXD_UID = 61234  # no such user: boxd needs no entry in passwd, and nothing else runs as it
 MIB = 1024 * 1024
 SESSION_TIMEOUT = 30
+PREFIX = "box-accept-"  # then the pid of who made it
 STANDBYS = 4  # the warden's default
 UNLIMITED = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1),
              ("grpc.use_local_subchannel_pool", 1)]
@@ -71,6 +73,39 @@ def descendants(pid):
 def fd_count(pid):
     """Open descriptors of a process."""
     return len(os.listdir(f"/proc/{pid}/fd"))
+
+
+def sweep_stale():
+    """Ends and removes what tests left that were killed."""
+    places = [tempfile.gettempdir(), *cgroup_roots()]
+    for path in [path for place in places for path in glob.glob(f"{place}/{PREFIX}*")]:
+        name = os.path.basename(path)
+        maker = re.match(PREFIX + r"(\d+)-", name)
+        if maker is None or os.path.exists(f"/proc/{maker[1]}"):
+            continue
+        groups = [group for group, _, _ in os.walk(path, topdown=False)]
+        pids = {pid for group in groups for pid in read_numbers(f"{group}/cgroup.procs")}
+        for pid in pids | programs_in(name):
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+        for group in groups:
+            wait_until(lambda group=group: remove_directory(group), 2)
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def programs_in(name):
+    """Pids of programs whose arguments name that folder."""
+    pids = set()
+    for line in glob.glob("/proc/[0-9]*/cmdline"):
+        try:
+            with open(line, "rb") as f:
+                if f"/{name}/".encode() in f.read():
+                    pids.add(int(line.split("/")[2]))
+        except OSError:
+            pass  # it ended
+    return pids
 
 
 class Ordinary:
@@ -126,7 +161,8 @@ class Boxd:
         self.ordinary = ordinary
         self.user = BOXD_UID if ordinary is None else ordinary.uid
         self.warden_prefix = list(warden_prefix)  # a program that starts the warden, with arguments
-        self.folder = lib.TemporaryFolder("box-accept-")
+        sweep_stale()
+        self.folder = lib.TemporaryFolder(f"{PREFIX}{os.getpid()}-")
         os.chmod(self.folder.path, 0o711)  # boxd's user goes through to its own folder
         name = os.path.basename(self.folder.path)
         self.cgroups = [os.path.join(root, name) for root in cgroup_roots()]
