@@ -51,6 +51,12 @@ typedef struct box_journal {
     void *owner;
 } box_journal;
 
+/* What prepare leaves to create. */
+typedef struct box_prepared {
+    void *own;
+    int watch; /* can be read when what was made is of no use any more; -1 = never */
+} box_prepared;
+
 typedef struct box_backend_ops {
     const char *name;   /* in the config file and in CreateSessionRequest.spec.backend */
     uint32_t isolation; /* box_warden_hello.isolation */
@@ -72,21 +78,22 @@ typedef struct box_backend_ops {
      * same process, maybe long before. Of the record uid and uid_base are filled in; the rest is
      * in create. It saves as create does, and what was made then is destroy's. */
     int (*prepare)(box_backend *b, const box_journal *journal, box_sandbox_record *record,
-                   box_error *err);
+                   box_prepared *out, box_error *err);
     /* `request` is checked and has no defaults left open. `listen_fd` is what the agent inherits;
      * `image`, when record->disk_bytes is not 0, what becomes its workspace. record->uid, instance,
      * uid_base, flags are filled in before; on failure what was made stays for destroy.
      * answer->guarantees and memory_version are filled in. */
-    int (*create)(box_backend *b, const box_warden_create *request, int listen_fd, int image,
-                  const box_journal *journal, box_sandbox_record *record, box_sandbox_fds *fds,
-                  box_warden_answer *answer, box_error *err);
+    int (*create)(box_backend *b, box_prepared *prepared, const box_warden_create *request,
+                  int listen_fd, int image, const box_journal *journal, box_sandbox_record *record,
+                  box_sandbox_fds *fds, box_warden_answer *answer, box_error *err);
     /* The descriptors of one that lives, after the warden's restart or for another boxd. */
     int (*adopt)(box_backend *b, const box_sandbox_record *record, box_sandbox_fds *fds,
                  box_error *err);
-    /* Idempotent: also cleans up what is left of one that is half made or dead. `image` (-1 =
+    /* Idempotent: also cleans up what is left of one that is half made or dead, or of whose record
+     * only the uid is known (warden/state.h). `image` (-1 =
      * none) is taken: the last descriptor of its image, closed when no process of it lives. *oom is
      * set when the kernel had killed its PID 1 for memory. */
-    int (*destroy)(box_backend *b, const box_sandbox_record *record, int image, uint32_t *oom,
+    int (*destroy)(box_backend *b, box_sandbox_record *record, int image, uint32_t *oom,
                    box_error *err);
     int (*alive)(box_backend *b, const box_sandbox_record *record, box_alive *out, box_error *err);
     int (*set_limits)(box_backend *b, const box_sandbox_record *record,

@@ -109,13 +109,13 @@ static int make_one(const box_cgroup_tree *t, uid_t owner, box_error *err)
         return box_wrap(err, "limit of all processes");
     if (mkdirat(session, "agent", 0755) < 0 || mkdirat(session, "box", 0755) < 0)
         return box_fail_errno(err, "make the sandbox's control groups");
-    if (t->version == 2 && delegate(session, owner, err) < 0)
-        return -1;
+    if (t->version == 2)
+        return delegate(session, owner, err);
     /* The agent makes groups of processes in it; its own limits stay the warden's. */
-    if (t->version == 1 && (t->controllers & BOX_CG_PROCESS) != 0 &&
+    if ((t->controllers & BOX_CG_PROCESS) != 0 &&
         fchownat(session, "box", owner, owner, AT_SYMLINK_NOFOLLOW) < 0)
         return box_fail_errno(err, "delegate a control group");
-    return box_fd_write_file(session, own_entry(t), "0", err);
+    return 0;
 }
 
 int box_cgroups_make(const box_sandbox_record *r, uid_t owner, box_error *err)
@@ -214,26 +214,51 @@ static int limit_agent(const box_cgroup_tree *t, int dir, box_error *err)
     return 0;
 }
 
-static int enter_one(const box_cgroup_tree *t, box_error *err)
+int box_cgroups_birthplace(const box_sandbox_record *r, const char *below)
+{
+    box_cgroup_trees trees;
+    box_cgroup_trees_parse(r->place, &trees);
+    const box_cgroup_tree *t = box_cgroup_v2(&trees);
+    return t != NULL ? box_cgroup_open(t, below) : -1;
+}
+
+static int join_one(const box_cgroup_tree *t, const char *below, box_error *err)
+{
+    BOX_AUTO(box_closep) int dir = box_cgroup_open(t, below);
+    if (dir < 0)
+        return box_fail_errno(err, "open the sandbox's control group");
+    return box_fd_write_file(dir, own_entry(t), "0", err);
+}
+
+int box_cgroups_join(const box_sandbox_record *r, const char *below, bool everywhere,
+                     box_error *err)
+{
+    box_cgroup_trees trees;
+    box_cgroup_trees_parse(r->place, &trees);
+    for (size_t i = 0; i < trees.count; i++) {
+        if ((everywhere || trees.all[i].version == 1) && join_one(&trees.all[i], below, err) < 0)
+            return box_wrap(err, "control groups");
+    }
+    return 0;
+}
+
+static int settle_one(const box_cgroup_tree *t, box_error *err)
 {
     BOX_AUTO(box_closep) int session = box_cgroup_open(t, "");
     BOX_AUTO(box_closep) int agent = box_cgroup_open(t, "/agent");
     if (session < 0 || agent < 0)
         return box_fail_errno(err, "open the sandbox's control group");
-    if (box_fd_write_file(agent, own_entry(t), "0", err) < 0)
-        return -1;
-    /* Nobody may be left in S when its children get controllers. */
     if (t->version == 2 && t->controllers != 0 && enable(session, t->controllers, err) < 0)
         return -1;
     return limit_agent(t, agent, err);
 }
 
-int box_cgroups_enter(const box_sandbox_record *r, box_error *err)
+int box_cgroups_settle(const box_sandbox_record *r, box_error *err)
 {
     box_cgroup_trees trees;
     box_cgroup_trees_parse(r->place, &trees);
     for (size_t i = 0; i < trees.count; i++) {
-        if (enter_one(&trees.all[i], err) < 0)
+        if (settle_one(&trees.all[i], err) < 0)
             return box_wrap(err, "control groups");
     }
     return 0;

@@ -30,12 +30,17 @@ uint32_t box_cgroups_memory_version(const box_cgroups *c);
 int box_cgroups_place(const box_cgroups *c, const char *owner, const box_uid *uid,
                       char out[BOX_SANDBOX_PLACE_BYTES], box_error *err) BOX_MUST_USE;
 
-/* Makes S, S/agent, S/box and S/box/x and moves the caller (of one thread) into S: a cgroup
- * namespace made then is rooted there. What is delegated is owner's. */
+/* Makes S with all that is in it, without limits and processes. What is delegated is owner's. */
 int box_cgroups_make(const box_sandbox_record *record, uid_t owner, box_error *err) BOX_MUST_USE;
 
-/* Moves the caller to S/agent, where its children are born, and sets the limits of that. */
-int box_cgroups_enter(const box_sandbox_record *record, box_error *err) BOX_MUST_USE;
+/* Directory S (below "") or S/agent ("/agent") of the cgroup2 tree, to be born in; -1 = none. */
+int box_cgroups_birthplace(const box_sandbox_record *record, const char *below);
+/* Moves the caller, a process of one thread, to S or S/agent; in the cgroup2 tree only
+ * `everywhere`: there that waits for all forks of the machine, and others wait for it. */
+int box_cgroups_join(const box_sandbox_record *record, const char *below, bool everywhere,
+                     box_error *err) BOX_MUST_USE;
+/* Limits of S/agent, and controllers for both, when nobody is in S itself (any more). */
+int box_cgroups_settle(const box_sandbox_record *record, box_error *err) BOX_MUST_USE;
 
 /* Open files of S/box, one for each hierarchy, cgroup2's first ("0" written moves the writer, a
  * process of one thread); the count, at most `room`, or -1. */

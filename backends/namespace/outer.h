@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "namespace/sandbox.h"
+#include "namespace/template.h"
 
 typedef struct box_outer box_outer;
 

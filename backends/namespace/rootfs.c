@@ -11,7 +11,11 @@
 #include "base/limits.h"
 #include "namespace/image.h"
 
-enum { BLOCK = 4096 /* one inode for each, and no size smaller: tmpfs(5) counts pages */ };
+enum {
+    BLOCK = 4096,           /* one inode for each, and no size smaller: tmpfs(5) counts pages */
+    ROOT_BYTES = 64 * 4096, /* directories and links alone */
+    ROOT_INODES = 256,
+};
 
 /* A mount point that every host has; what it covers is only out of the child's own sight. */
 #define SCAFFOLD "/usr"
@@ -39,12 +43,22 @@ static int make_path(const char *path, box_error *err)
 static int mount_tmpfs(const char *path, int64_t bytes, mode_t mode, uid_t owner, box_error *err)
 {
     char options[160];
-    int64_t blocks = bytes / BLOCK;
+    long long blocks = bytes / BLOCK;
     (void)snprintf(options, sizeof options, "size=%lld,nr_inodes=%lld,mode=%o,uid=%u,gid=%u",
-                   (long long)blocks * BLOCK, (long long)blocks, (unsigned)mode, (unsigned)owner,
-                   (unsigned)owner);
+                   blocks * BLOCK, blocks, (unsigned)mode, (unsigned)owner, (unsigned)owner);
     if (mount("box", path, "tmpfs", MS_NOSUID | MS_NODEV, options) < 0)
         return box_fail_errno(err, "mount /%s", path);
+    return 0;
+}
+
+/* One that was mounted small; what was made in it since must fit. */
+static int resize_tmpfs(const char *path, int64_t bytes, box_error *err)
+{
+    char options[96];
+    long long blocks = bytes / BLOCK;
+    (void)snprintf(options, sizeof options, "size=%lld,nr_inodes=%lld", blocks * BLOCK, blocks);
+    if (mount(NULL, path, NULL, MS_REMOUNT | MS_NOSUID | MS_NODEV, options) < 0)
+        return box_fail_errno(err, "resize /%s", path);
     return 0;
 }
 
@@ -56,12 +70,12 @@ static int move_tree(int tree, const char *path, box_error *err)
 }
 
 /* Whose the sandbox's own directories are: nobody else is there with one id. */
-static uid_t system_uid(const box_sandbox_plan *plan)
+static uid_t system_uid(box_ids ids)
 {
-    return plan->ids == BOX_IDS_ONE ? BOX_INSIDE_UID : 0;
+    return ids == BOX_IDS_ONE ? BOX_INSIDE_UID : 0;
 }
 
-static int add_trees(const box_sandbox_plan *plan, box_error *err)
+static int add_trees(const box_first_plan *plan, box_error *err)
 {
     for (size_t i = 0; i < plan->n_trees; i++) {
         if (make_dir(plan->names[i], 0755, err) < 0 ||
@@ -93,22 +107,31 @@ static int mount_image(int image, const char *path, box_error *err)
     return move_tree(tree, path, err);
 }
 
-static int add_volumes(const box_sandbox_plan *plan, box_error *err)
+/* Of the least size: an order has theirs. */
+static int add_volumes(box_ids ids, box_error *err)
 {
-    const box_warden_create *r = plan->request;
-    const char *workspace = r->mount_path + 1;
-    uid_t owner = system_uid(plan);
-    if (make_dir("tmp", 0755, err) < 0 || mount_tmpfs("tmp", r->tmp_bytes, 01777, owner, err) < 0 ||
+    uid_t owner = system_uid(ids);
+    if (make_dir("tmp", 0755, err) < 0 || mount_tmpfs("tmp", BLOCK, 01777, owner, err) < 0 ||
         make_dir("home", 0755, err) < 0 ||
-        mount_tmpfs("home", r->home_bytes, 0755, BOX_INSIDE_UID, err) < 0 ||
-        mount_tmpfs("dev/shm", r->shm_bytes, 01777, owner, err) < 0 ||
-        make_path(workspace, err) < 0)
+        mount_tmpfs("home", BLOCK, 0755, BOX_INSIDE_UID, err) < 0)
         return -1;
-    if (plan->workspace >= 0)
-        return move_tree(plan->workspace, workspace, err);
-    if (plan->image >= 0)
-        return mount_image(plan->image, workspace, err);
-    return mount_tmpfs(workspace, r->workspace_bytes, 0755, BOX_INSIDE_UID, err);
+    return mount_tmpfs("dev/shm", BLOCK, 01777, owner, err);
+}
+
+static int add_workspace(const box_first_order *order, int mounted, box_error *err)
+{
+    const char *path = order->mount_path + 1;
+    if (make_path(path, err) < 0)
+        return -1;
+    switch (order->workspace) {
+    case BOX_FIRST_MOUNT:
+        return move_tree(mounted, path, err);
+    case BOX_FIRST_IMAGE:
+        return mount_image(mounted, path, err);
+    case BOX_FIRST_TMPFS:
+        return mount_tmpfs(path, order->workspace_bytes, 0755, BOX_INSIDE_UID, err);
+    }
+    return box_fail(err, BOX_INTERNAL, "no such workspace");
 }
 
 static int add_devpts(box_error *err)
@@ -193,23 +216,40 @@ static int change_root(box_error *err)
     return 0;
 }
 
-int box_rootfs_enter(const box_sandbox_plan *plan, box_error *err)
+int box_rootfs_begin(const box_first_plan *plan, box_error *err)
 {
-    bool writable = (plan->request->flags & BOX_CREATE_WRITABLE_ROOT) != 0;
     char options[96];
     (void)snprintf(options, sizeof options, "mode=755,size=%d,nr_inodes=%d,uid=%d,gid=%d",
-                   writable ? BOX_ROOT_BYTES : 64 * BLOCK, writable ? BOX_ROOT_BYTES / BLOCK : 256,
-                   writable ? BOX_INSIDE_UID : (int)system_uid(plan),
-                   writable ? BOX_INSIDE_GID : (int)system_uid(plan));
+                   ROOT_BYTES, ROOT_INODES, (int)system_uid(plan->ids), (int)system_uid(plan->ids));
     if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
         return box_fail_errno(err, "make mounts private");
     if (mount("box", SCAFFOLD, "tmpfs", MS_NOSUID | MS_NODEV, options) < 0 || chdir(SCAFFOLD) < 0)
         return box_fail_errno(err, "mount the new root");
-    if (add_trees(plan, err) < 0 || add_volumes(plan, err) < 0 || add_proc(err) < 0 ||
+    if (add_trees(plan, err) < 0 || add_volumes(plan->ids, err) < 0 || add_proc(err) < 0 ||
         add_devpts(err) < 0)
         return -1;
-    if (!writable &&
-        mount(NULL, ".", NULL, MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID | MS_NODEV, NULL) < 0)
-        return box_fail_errno(err, "make the root read-only");
     return change_root(err);
+}
+
+static int open_root(box_ids ids, box_error *err)
+{
+    if (resize_tmpfs("/", BOX_ROOT_BYTES, err) < 0)
+        return -1;
+    if (ids != BOX_IDS_ONE && chown("/", BOX_INSIDE_UID, BOX_INSIDE_GID) < 0)
+        return box_fail_errno(err, "give the root away");
+    return 0;
+}
+
+int box_rootfs_finish(const box_first_order *order, box_ids ids, int workspace, box_error *err)
+{
+    if (resize_tmpfs("tmp", order->tmp_bytes, err) < 0 ||
+        resize_tmpfs("home", order->home_bytes, err) < 0 ||
+        resize_tmpfs("dev/shm", order->shm_bytes, err) < 0 ||
+        add_workspace(order, workspace, err) < 0)
+        return -1;
+    if ((order->flags & BOX_CREATE_WRITABLE_ROOT) != 0)
+        return open_root(ids, err);
+    if (mount(NULL, "/", NULL, MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID | MS_NODEV, NULL) < 0)
+        return box_fail_errno(err, "make the root read-only");
+    return 0;
 }

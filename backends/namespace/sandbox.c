@@ -2,8 +2,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/capability.h>
-#include <linux/close_range.h>
 #include <linux/sched.h>
 #include <linux/securebits.h>
 #include <net/if.h>
@@ -12,19 +10,13 @@
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/fd.h"
-#include "namespace/rootfs.h"
 #include "warden/uids.h"
 
-#define AHEAD  (CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWCGROUP)
-#define CHILDS ((uint64_t)CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID)
-
-/* Where descriptors wait until they get their final numbers; above all of those. */
-enum { PARKED_FD = 64 };
+#define OWN ((uint64_t)CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID) /* of the first process */
 
 static int act_as(uid_t user, box_error *err)
 {
@@ -34,13 +26,17 @@ static int act_as(uid_t user, box_error *err)
 }
 
 /* With CLONE_PARENT the warden is its parent from the start: the helper may end at any time. */
-static pid_t clone_namespaces(int *pidfd)
+static pid_t clone_into(uint64_t namespaces, int group, int *pidfd)
 {
     int fd = -1;
-    struct clone_args args = {.flags = CHILDS | CLONE_PIDFD | CLONE_PARENT,
+    struct clone_args args = {.flags = namespaces | CLONE_PIDFD | CLONE_PARENT,
                               .pidfd = (uint64_t)(uintptr_t)&fd};
+    if (group >= 0) {
+        args.flags |= CLONE_INTO_CGROUP;
+        args.cgroup = (uint64_t)group;
+    }
     pid_t pid = (pid_t)syscall(SYS_clone3, &args, sizeof args);
-    if (pid < 0 && errno == ENOSYS)
+    if (pid < 0 && errno == ENOSYS && group < 0)
         pid = (pid_t)syscall(SYS_clone, args.flags | SIGCHLD, NULL, &fd, NULL, NULL);
     if (pid > 0)
         *pidfd = fd;
@@ -113,20 +109,30 @@ static int raise_loopback(box_error *err)
     return 0;
 }
 
-int box_sandbox_unshare(uint32_t uid_base, box_ids ids, box_error *err)
+static int unshare_as(uint32_t uid_base, box_ids ids, int namespaces, box_error *err)
 {
     traits before;
     bool other = ids != BOX_IDS_ONE; /* there is one to be */
     if (other && begin_as(uid_base, &before, err) < 0)
         return -1;
-    int error = unshare(AHEAD) < 0 ? errno : 0;
+    int error = unshare(namespaces) < 0 ? errno : 0;
     if (other && end_as(&before, err) < 0)
         return -1;
-    if (error != 0)
-        return not_made(error, err);
+    return error != 0 ? not_made(error, err) : 0;
+}
+
+int box_sandbox_unshare(uint32_t uid_base, box_ids ids, box_error *err)
+{
+    if (unshare_as(uid_base, ids, CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS, err) < 0)
+        return -1;
     if (sethostname("box", 3) < 0 || setdomainname("", 0) < 0)
         return box_fail_errno(err, "set the host name");
     return raise_loopback(err);
+}
+
+int box_sandbox_unshare_groups(uint32_t uid_base, box_ids ids, box_error *err)
+{
+    return unshare_as(uid_base, ids, CLONE_NEWCGROUP, err);
 }
 
 void box_sandbox_limit_ipc(int64_t shm_bytes)
@@ -150,12 +156,12 @@ void box_sandbox_limit_ipc(int64_t shm_bytes)
 /* Queued signals, timers, message queues, inotify instances and processes of a user namespace are
  * counted against the user who made it too. Were that root, one sandbox could use up what all
  * others and the host's own root may have: 128 inotify instances were enough. */
-static pid_t clone_as(uint32_t uid_base, int *pidfd, int *error, box_error *err)
+static pid_t clone_as(uint32_t uid_base, int group, int *pidfd, int *error, box_error *err)
 {
     traits before = {0};
     if (begin_as(uid_base, &before, err) < 0)
         return -1;
-    pid_t pid = clone_namespaces(pidfd);
+    pid_t pid = clone_into(OWN, group, pidfd);
     *error = errno;
     if (pid == 0)
         return 0;
@@ -163,16 +169,22 @@ static pid_t clone_as(uint32_t uid_base, int *pidfd, int *error, box_error *err)
     return end_as(&before, err) < 0 ? -1 : pid;
 }
 
-pid_t box_sandbox_clone(uint32_t uid_base, box_ids ids, int *pidfd, box_error *err)
+pid_t box_sandbox_fork(int group, int *pidfd, box_error *err)
+{
+    pid_t pid = clone_into(0, group, pidfd);
+    return pid < 0 ? box_fail_errno(err, "start a process in a control group") : pid;
+}
+
+pid_t box_sandbox_clone(uint32_t uid_base, box_ids ids, int group, int *pidfd, box_error *err)
 {
     int error = 0;
     *err = (box_error){0};
     pid_t pid;
     if (ids == BOX_IDS_ONE) {
-        pid = clone_namespaces(pidfd);
+        pid = clone_into(OWN, group, pidfd);
         error = errno;
     } else {
-        pid = clone_as(uid_base, pidfd, &error, err);
+        pid = clone_as(uid_base, group, pidfd, &error, err);
     }
     return pid >= 0 || err->reason != BOX_NONE ? pid : not_made(error, err);
 }
@@ -196,147 +208,4 @@ int box_sandbox_map_ids(pid_t pid, uint32_t uid_base, box_ids ids, box_error *er
             return box_wrap(err, "id maps");
     }
     return 0;
-}
-
-static int wait_for_go(int go, box_error *err)
-{
-    char byte;
-    ssize_t n;
-    do {
-        n = read(go, &byte, 1);
-    } while (n < 0 && errno == EINTR);
-    return n == 1 ? 0 : box_fail(err, BOX_INTERNAL, "the helper ended");
-}
-
-/* Raw calls: glibc's own synchronise threads that a cloned child does not have. */
-static int become_inner_root(box_ids ids, box_error *err)
-{
-    /* With one id there is no root to become, and no right to change groups. */
-    if (ids != BOX_IDS_ONE &&
-        (syscall(SYS_setgroups, 0, NULL) < 0 || syscall(SYS_setresgid, 0, 0, 0) < 0 ||
-         syscall(SYS_setresuid, 0, 0, 0) < 0))
-        return box_fail_errno(err, "become root of the user namespace");
-    if (syscall(SYS_setsid) < 0)
-        return box_fail_errno(err, "start a session");
-    (void)umask(022);
-    return 0;
-}
-
-/* The three that the agent keeps: killing, and becoming the commands' user. They reach it through
- * the inheritable set (an exec of uid 0 gets inheritable and bounding), so the bounding set can be
- * empty for all that ever runs here. */
-#define AGENT_CAPS (1U << CAP_KILL | 1U << CAP_SETGID | 1U << CAP_SETUID)
-
-static int set_capabilities(uint32_t held, uint32_t inheritable, box_error *err)
-{
-    struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
-    struct __user_cap_data_struct data[2] = {
-        {.effective = held, .permitted = held, .inheritable = inheritable}, {0}};
-    if (syscall(SYS_capset, &header, data) < 0)
-        return box_fail_errno(err, "drop the capabilities");
-    return 0;
-}
-
-static int drop_capabilities(box_ids ids, box_error *err)
-{
-    uint32_t kept = ids == BOX_IDS_ONE ? 0 : AGENT_CAPS;
-    /* Inheritable ones must be in the bounding set when they are added. */
-    if (set_capabilities(kept | 1U << CAP_SETPCAP, kept, err) < 0)
-        return -1;
-    for (unsigned long cap = 0; prctl(PR_CAPBSET_READ, cap, 0, 0, 0) >= 0; cap++) {
-        if (prctl(PR_CAPBSET_DROP, cap, 0, 0, 0) < 0)
-            return box_fail_errno(err, "drop a capability");
-    }
-    if (set_capabilities(kept, kept, err) < 0)
-        return -1;
-    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
-        return box_fail_errno(err, "set no_new_privs");
-    return 0;
-}
-
-static int park(int fd, box_error *err)
-{
-    int parked = fcntl(fd, F_DUPFD_CLOEXEC, PARKED_FD);
-    return parked < 0 ? box_fail_errno(err, "park a descriptor") : parked;
-}
-
-static int place(int parked, int number, box_error *err)
-{
-    if (dup3(parked, number, 0) < 0)
-        return box_fail_errno(err, "place a descriptor");
-    return 0;
-}
-
-/* 0 to 2 on /dev/null, 3 and up as agent/protocol.h says; all others close at the exec. */
-static int arrange_fds(const box_sandbox_plan *plan, int *agent, int *report, box_error *err)
-{
-    int wanted[BOX_AGENT_BOX_PROCS_FD + BOX_AGENT_MAX_BOX_PROCS + BOX_AGENT_LIMIT_DIRS];
-    int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-    if (null < 0)
-        return box_fail_errno(err, "open /dev/null");
-    wanted[0] = wanted[1] = wanted[2] = null;
-    wanted[BOX_AGENT_LISTEN_FD] = plan->listen;
-    wanted[BOX_AGENT_SETUP_FD] = plan->setup;
-    wanted[BOX_AGENT_FILTER_FD] = plan->filter;
-    wanted[BOX_AGENT_CGROUP_FD] = plan->cgroup;
-    wanted[BOX_AGENT_FILES_FD] = plan->files;
-    size_t count = BOX_AGENT_BOX_PROCS_FD;
-    for (size_t i = 0; i < plan->n_box_procs; i++)
-        wanted[count++] = plan->box_procs[i];
-    for (size_t i = 0; plan->limits_version == 1 && i < BOX_AGENT_LIMIT_DIRS; i++)
-        wanted[count++] = plan->limits[i];
-    *agent = park(plan->agent, err);
-    *report = *agent < 0 ? -1 : park(plan->report, err);
-    if (*report < 0)
-        return -1;
-    for (size_t i = 0; i < count; i++) {
-        wanted[i] = wanted[i] >= 0 ? park(wanted[i], err) : -1;
-        if (wanted[i] == -1 && (int)i != BOX_AGENT_CGROUP_FD)
-            return -1;
-    }
-    if (close_range(3, PARKED_FD - 1, 0) < 0 ||
-        close_range(PARKED_FD, ~0U, CLOSE_RANGE_CLOEXEC) < 0)
-        return box_fail_errno(err, "close descriptors");
-    for (size_t i = 0; i < count; i++) {
-        if (wanted[i] >= 0 && place(wanted[i], (int)i, err) < 0)
-            return -1;
-    }
-    return 0;
-}
-
-static void default_signals(void)
-{
-    sigset_t none;
-    (void)sigemptyset(&none);
-    for (int signo = 1; signo < NSIG; signo++)
-        (void)signal(signo, SIG_DFL); /* KILL and STOP refuse, and are so anyway */
-    (void)sigprocmask(SIG_SETMASK, &none, NULL);
-}
-
-static int run(const box_sandbox_plan *plan, int *report, box_error *err)
-{
-    if (wait_for_go(plan->go, err) < 0 || become_inner_root(plan->ids, err) < 0 ||
-        box_rootfs_enter(plan, err) < 0)
-        return -1;
-    int agent = -1;
-    if (wait_for_go(plan->go, err) < 0 || arrange_fds(plan, &agent, report, err) < 0 ||
-        drop_capabilities(plan->ids, err) < 0)
-        return -1;
-    default_signals();
-    if (plan->probe)
-        _exit(0);
-    char *const argv[] = {(char[]){"box-agent"}, NULL};
-    char *const env[] = {NULL};
-    (void)syscall(SYS_execveat, agent, "", argv, env, AT_EMPTY_PATH);
-    return box_fail_errno(err, "start the agent");
-}
-
-void box_sandbox_run(const box_sandbox_plan *plan)
-{
-    box_error err = {0};
-    int report = plan->report;
-    if (run(plan, &report, &err) < 0)
-        (void)!write(report < 0 ? plan->report : report, &err, sizeof err); /* the parent may be
-                                                                              gone */
-    _exit(1);
 }

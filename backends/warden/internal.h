@@ -97,6 +97,7 @@ typedef struct warden_standby {
 typedef struct warden_journal {
     const struct box_warden *w;
     bool prepared; /* for nobody yet */
+    bool claim;    /* for somebody from the next save on */
     int file;      /* -1 at first */
 } warden_journal;
 
@@ -173,9 +174,11 @@ struct box_warden {
     int64_t memory_bytes;   /* that all sandboxes together may use */
     box_list queue;         /* warden_job */
     size_t n_queue;         /* those that boxd asked for */
+    size_t n_creates;       /* CREATE jobs that wait or run */
     box_list running;
     size_t n_running;
-    box_list standbys; /* warden_standby */
+    size_t n_destroying; /* of them */
+    box_list standbys;   /* warden_standby */
     size_t n_standbys;
     size_t n_preparing;  /* of them */
     box_time prepare_at; /* after a failure: not before; 0 = at once */
@@ -183,7 +186,7 @@ struct box_warden {
     bool deferred;       /* a job of the queue waits for its time alone */
     size_t n_waiters;
     size_t n_retries; /* sandboxes with retry_at */
-    bool strangers;   /* a helper ended: what it left may wait to be reaped */
+    bool strangers;   /* a child ended, and may wait to be reaped */
     box_time next_tick;
     bool stopping; /* SIGTERM: no new requests; running helpers and removals end, until remove_by */
     bool removing; /* the private boxd is gone: everything goes */
@@ -264,7 +267,7 @@ int box_warden_helper_save(void *journal, const box_sandbox_record *record, box_
 int box_warden_helper_tell(const box_warden *w, warden_result *result, const box_sandbox_fds *fds);
 
 /* standby.c */
-/* Starts what there is to be, when nothing else is to be done. */
+/* Starts what there is to be, when nobody waits for a sandbox. */
 void box_warden_standbys_fill(box_warden *w);
 /* The one of that uid, the caller's from now on; NULL: none is ready. */
 warden_standby *box_warden_standby_take(box_warden *w, const box_uid *uid);
@@ -285,7 +288,7 @@ warden_sandbox *box_warden_sandbox_of(const box_warden *w, const box_uid *uid,
                                       const box_uid *instance);
 int box_warden_sandbox_add(box_warden *w, const box_uid *uid, const box_uid *instance,
                            uint32_t flags, warden_sandbox **out, box_error *err) BOX_MUST_USE;
-void box_warden_sandbox_restore(void *warden, const box_sandbox_record *record);
+void box_warden_sandbox_restore(void *warden, const box_sandbox_record *record, bool to_end);
 /* Queues its destroy unless that is under way. */
 void box_warden_sandbox_end(box_warden *w, warden_sandbox *s);
 /* Adds somebody to be told: a DESTROY when its processes are dead, a sweep when nothing of it is

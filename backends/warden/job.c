@@ -28,6 +28,7 @@ warden_job *box_warden_job_new(job_kind kind, warden_sandbox *s, uint64_t conn, 
 
 void box_warden_job_free(box_warden *w, warden_job *job)
 {
+    w->n_creates -= job->kind == JOB_CREATE ? 1 : 0;
     box_warden_watch_close(w, &job->helper);
     box_closep(&job->listen_fd);
     box_closep(&job->pidfd);
@@ -37,6 +38,7 @@ void box_warden_job_free(box_warden *w, warden_job *job)
 void box_warden_job_queue(box_warden *w, warden_job *job)
 {
     box_list_append(&w->queue, &job->link);
+    w->n_creates += job->kind == JOB_CREATE ? 1 : 0;
     w->n_queue += job->conn != 0 ? 1 : 0;
 }
 
@@ -68,9 +70,14 @@ static warden_result new_result(const warden_job *job)
 int box_warden_helper_save(void *journal, const box_sandbox_record *record, box_error *err)
 {
     warden_journal *j = journal;
-    if (j->file >= 0)
-        return box_state_update(j->file, record, err);
-    return box_state_write(j->w->state_dir, record, j->prepared, &j->file, err);
+    if (j->file < 0)
+        return box_state_write(j->w->state_dir, record, j->prepared, &j->file, err);
+    if (box_state_update(j->file, record, err) < 0)
+        return -1;
+    if (!j->claim)
+        return 0;
+    j->claim = j->prepared = false;
+    return box_state_claim(j->w->state_dir, &record->uid, err);
 }
 
 /* Descriptors in the order of the BOX_ANSWER_FD_ bits. */
@@ -129,10 +136,12 @@ static int do_create(box_warden *w, const warden_job *job, int image, warden_res
 {
     warden_journal owner = {.w = w, .file = -1};
     const box_journal journal = {.save = box_warden_helper_save, .owner = &owner};
-    if (w->ops->prepare != NULL && w->ops->prepare(w->backend, &journal, &r->record, err) < 0)
+    box_prepared made = {.watch = -1};
+    if (w->ops->prepare != NULL &&
+        w->ops->prepare(w->backend, &journal, &r->record, &made, err) < 0)
         return -1;
-    return w->ops->create(w->backend, &job->create, w->slots[WARDEN_SLOT_REQUEST], image, &journal,
-                          &r->record, fds, &r->answer, err);
+    return w->ops->create(w->backend, &made, &job->create, w->slots[WARDEN_SLOT_REQUEST], image,
+                          &journal, &r->record, fds, &r->answer, err);
 }
 
 static int do_job(box_warden *w, const warden_job *job, int image, warden_result *r,
@@ -237,7 +246,7 @@ static void helper_told(box_warden *w, warden_watch *watch, uint32_t events)
     collect(job, &result, fds, &n_fds);
     box_list_remove(&job->link);
     w->n_running--;
-    w->strangers = true; /* it is about to end, if it has not */
+    w->n_destroying -= job->kind == JOB_DESTROY ? 1 : 0;
     if (job->sandbox != NULL)
         job->sandbox->busy = false;
     box_warden_sandbox_job_done(w, job, &result, fds, n_fds);
@@ -286,8 +295,9 @@ static warden_job *next_ready(box_warden *w)
         return NULL;
     for (box_list *at = w->queue.next; at != &w->queue; at = at->next) {
         warden_job *job = BOX_CONTAINER(at, warden_job, link);
-        if ((job->sandbox != NULL && job->sandbox->busy) ||
-            (w->stopping && job->kind != JOB_DESTROY))
+        bool destroys = job->kind == JOB_DESTROY;
+        if ((job->sandbox != NULL && job->sandbox->busy) || (w->stopping && !destroys) ||
+            (destroys && w->n_destroying >= BOX_WARDEN_MAX_DESTROYERS))
             continue;
         if (job->not_before <= now || job->sandbox->dead)
             return job;
@@ -309,6 +319,7 @@ static void start_or_fail(box_warden *w, warden_job *job)
             box_closep(&job->sandbox->image); /* it too: the last one, where nothing waits */
         box_list_append(&w->running, &job->link);
         w->n_running++;
+        w->n_destroying += job->kind == JOB_DESTROY ? 1 : 0;
         return;
     }
     box_warden_sandbox_job_done(w, job, &result, NULL, 0);

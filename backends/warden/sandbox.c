@@ -75,15 +75,17 @@ int box_warden_sandbox_add(box_warden *w, const box_uid *uid, const box_uid *ins
     return 0;
 }
 
-void box_warden_sandbox_restore(void *warden, const box_sandbox_record *record)
+void box_warden_sandbox_restore(void *warden, const box_sandbox_record *record, bool to_end)
 {
     box_warden *w = warden;
+    if (box_warden_sandbox_find(w, &record->uid) != NULL)
+        return; /* two files of one sandbox: somebody copied one */
     warden_sandbox *s = new_sandbox(w, &record->uid);
     s->record = *record;
     s->owns_uids = box_uids_claim(w->uids, record->uid_base);
     s->state = SANDBOX_LIVE;
     box_warden_memory_settle(w, s); /* admitted before: no limit holds it up */
-    if (record->pid == 0)
+    if (to_end || record->pid == 0)
         box_warden_sandbox_end(w, s); /* half made, or of an earlier boot */
     else
         box_warden_job_queue(w, box_warden_job_new(JOB_ADOPT, s, 0, 0));

@@ -22,36 +22,27 @@ typedef struct claim {
     box_warden_create create;
 } claim;
 
-enum { MAKING = 2 /* at once: the machine has other work */ };
+enum { MAKING = 1 /* at once: the machine has other work */ };
 
 /* --- in the helper ---------------------------------------------------------------------------- */
 
-/* Ends the helper when the warden wants nothing of it any more. The image, or -1. */
-static int await_claim(const box_warden *w, claim *out)
+/* Ends the helper when the warden wants nothing of it any more, or what it made is lost. The image,
+ * or -1. */
+static int await_claim(const box_warden *w, int watch, claim *out)
 {
     int socket = w->slots[WARDEN_SLOT_RESULT];
-    struct pollfd p = {.fd = socket, .events = POLLIN};
+    struct pollfd p[] = {{.fd = socket, .events = POLLIN}, {.fd = watch, .events = POLLIN}};
     int fds[2] = {-1, -1};
     size_t n_fds = 2;
     box_error err;
-    while (poll(&p, 1, -1) < 0 && errno == EINTR)
+    while (poll(p, BOX_COUNT(p), -1) < 0 && errno == EINTR)
         continue;
-    if (box_fd_receive(socket, out, sizeof *out, fds, &n_fds, &err) != (ssize_t)sizeof *out ||
+    if (p[0].revents == 0 ||
+        box_fd_receive(socket, out, sizeof *out, fds, &n_fds, &err) != (ssize_t)sizeof *out ||
         n_fds < 1 || dup3(fds[0], w->slots[WARDEN_SLOT_REQUEST], O_CLOEXEC) < 0)
         _exit(1);
     (void)close(fds[0]); /* a copy of it is in its slot */
     return fds[1];
-}
-
-static int make(box_warden *w, const claim *c, int image, warden_journal *owner, warden_result *r,
-                box_sandbox_fds *fds, box_error *err)
-{
-    const box_journal journal = {.save = box_warden_helper_save, .owner = owner};
-    r->record = c->record;
-    if (box_state_claim(w->state_dir, &r->record.uid, err) < 0)
-        return -1;
-    return w->ops->create(w->backend, &c->create, w->slots[WARDEN_SLOT_REQUEST], image, &journal,
-                          &r->record, fds, &r->answer, err);
 }
 
 BOX_NORETURN static void standby_main(box_warden *w, const warden_standby *s, int socket,
@@ -62,14 +53,18 @@ BOX_NORETURN static void standby_main(box_warden *w, const warden_standby *s, in
     box_sandbox_fds fds = {-1, -1, -1, -1, -1, -1};
     warden_journal owner = {.w = w, .prepared = true, .file = -1};
     const box_journal journal = {.save = box_warden_helper_save, .owner = &owner};
-    bool ready = w->ops->prepare(w->backend, &journal, &result.record, &result.error) == 0;
+    box_prepared made = {.watch = -1};
+    bool ready = w->ops->prepare(w->backend, &journal, &result.record, &made, &result.error) == 0;
     if (ready)
         result.error = (box_error){0};
     if (box_warden_helper_tell(w, &result, &fds) != 0 || !ready)
         _exit(1);
     claim c;
-    int image = await_claim(w, &c);
-    if (make(w, &c, image, &owner, &result, &fds, &result.error) == 0)
+    int image = await_claim(w, made.watch, &c);
+    result.record = c.record;
+    owner.claim = true;
+    if (w->ops->create(w->backend, &made, &c.create, w->slots[WARDEN_SLOT_REQUEST], image, &journal,
+                       &result.record, &fds, &result.answer, &result.error) == 0)
         result.error = (box_error){0};
     _exit(box_warden_helper_tell(w, &result, &fds));
 }
@@ -100,11 +95,9 @@ static void remove_made(box_warden *w, const warden_standby *s)
         BOX_IGNORE(box_state_remove(w->state_dir, &s->record.uid, &err)); /* or the next start */
         return;
     }
-    if (found < 0) {
+    if (found < 0)
         saved = s->record;
-        saved.pid = 0; /* it is to end */
-    }
-    box_warden_sandbox_restore(w, &saved);
+    box_warden_sandbox_restore(w, &saved, true);
     box_warden_sandbox_find(w, &s->record.uid)->unread = found < 0;
 }
 
@@ -141,7 +134,6 @@ static void standby_told(box_warden *w, warden_watch *watch, uint32_t events)
         box_error_sanitize(&result.error);
     else
         (void)box_fail(&result.error, BOX_INTERNAL, "a helper that waited has ended");
-    w->strangers = true;
     lost(w, s, &result.error);
 }
 
@@ -237,7 +229,7 @@ void box_warden_standbys_fill(box_warden *w)
     if (w->to_announce)
         announce(w);
     if (w->ops->prepare == NULL || w->backend == NULL || w->stopping || w->removing ||
-        w->n_conns == 0 || w->n_running > 0 || !box_list_empty(&w->queue))
+        w->n_conns == 0 || w->n_creates > 0)
         return;
     if (w->prepare_at != 0 && box_now() < w->prepare_at)
         return;

@@ -31,6 +31,28 @@ typedef struct state_file {
 
 _Static_assert(sizeof(state_file) <= 4096, "an update is one page");
 
+/* Every version begins so: what it takes to end a sandbox of another one. */
+typedef struct state_head {
+    uint32_t magic;
+    uint32_t version;
+    char boot_id[BOOT_ID_BYTES];
+    box_uid uid;
+    box_uid instance;
+    int32_t pid;
+    uint32_t uid_base;
+    uint64_t start_time;
+} state_head;
+
+#define AT_SAME_PLACE(field)                                                                       \
+    _Static_assert(offsetof(state_head, field) ==                                                  \
+                       offsetof(state_file, record) + offsetof(box_sandbox_record, field),         \
+                   "older and newer wardens look for it there")
+AT_SAME_PLACE(uid);
+AT_SAME_PLACE(instance);
+AT_SAME_PLACE(pid);
+AT_SAME_PLACE(uid_base);
+AT_SAME_PLACE(start_time);
+
 static int read_boot_id(char out[BOOT_ID_BYTES], box_error *err)
 {
     BOX_AUTO(box_closep) int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
@@ -240,39 +262,59 @@ static void closedirp(DIR **d)
         (void)closedir(*d);
 }
 
-/* 1: `each` has it; 0: it is none that is whole. */
-static int scan_one(int dir, const char *name,
-                    void (*each)(void *owner, const box_sandbox_record *record), void *owner,
-                    box_error *err)
+/* As much as can be read of a file that is damaged, or another version's: the name at least. */
+static box_sandbox_record salvage(int dir, const char *name, const box_uid *uid)
 {
-    box_uid uid;
-    bool prepared;
-    box_sandbox_record record;
-    if (!uid_of(name, &uid, &prepared))
-        return 0;
-    if (box_state_read(dir, &uid, prepared, &record, err) < 0)
-        return may_be_whole(err) ? -1 : 0;
-    each(owner, &record);
-    return 1;
+    box_sandbox_record r = {.uid = *uid};
+    state_head head;
+    char boot_id[BOOT_ID_BYTES];
+    box_error unknown;
+    BOX_AUTO(box_closep) int fd = openat(dir, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    if (fd < 0 || read(fd, &head, sizeof head) != (ssize_t)sizeof head ||
+        head.magic != STATE_MAGIC || !box_uid_equal(&head.uid, uid) || head.pid <= 0 ||
+        read_boot_id(boot_id, &unknown) < 0 ||
+        memcmp(head.boot_id, boot_id, strlen(boot_id) + 1) != 0)
+        return r;
+    r.pid = head.pid;
+    r.start_time = head.start_time;
+    r.uid_base = head.uid_base;
+    return r;
 }
 
-int box_state_scan(int dir, void (*each)(void *owner, const box_sandbox_record *record),
-                   void *owner, box_error *err)
+/* 1: it was whole; 0: `each` has what could be read of it; -1: it cannot be read now. */
+static int scan_one(int dir, const char *name, const box_uid *uid, bool prepared,
+                    box_state_each *each, void *owner, box_error *err)
+{
+    box_sandbox_record record;
+    bool whole = box_state_read(dir, uid, prepared, &record, err) == 0;
+    if (!whole && may_be_whole(err))
+        return -1;
+    if (!whole)
+        record = salvage(dir, name, uid);
+    each(owner, &record, prepared || !whole);
+    return whole ? 1 : 0;
+}
+
+int box_state_scan(int dir, box_state_each *each, void *owner, box_error *err)
 {
     int copy = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     BOX_AUTO(closedirp) DIR *d = copy < 0 ? NULL : fdopendir(copy);
     if (d == NULL)
         return box_fail_errno(err, "list instance_dir");
-    int removed = 0;
+    int damaged = 0;
     for (const struct dirent *e; (e = readdir(d)) != NULL;) {
-        int rc = scan_one(dir, e->d_name, each, owner, err);
-        if (rc < 0)
-            return -1;
-        if (rc > 0 || !is_ours(e->d_name))
-            continue;
-        if (unlinkat(dir, e->d_name, 0) < 0)
-            return box_fail_errno(err, "remove a damaged state file");
-        removed++;
+        box_uid uid;
+        bool prepared;
+        if (uid_of(e->d_name, &uid, &prepared)) {
+            int rc = scan_one(dir, e->d_name, &uid, prepared, each, owner, err);
+            if (rc < 0)
+                return -1;
+            damaged += rc == 0 ? 1 : 0;
+        } else if (is_ours(e->d_name)) {
+            if (unlinkat(dir, e->d_name, 0) < 0)
+                return box_fail_errno(err, "remove a damaged state file");
+            damaged++;
+        }
     }
-    return removed;
+    return damaged;
 }

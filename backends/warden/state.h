@@ -35,7 +35,10 @@ int box_state_find(int dir, const box_uid *uid, box_sandbox_record *out, box_err
 /* Of either kind, and what a write that was interrupted left. Idempotent. */
 int box_state_remove(int dir, const box_uid *uid, box_error *err) BOX_MUST_USE;
 
-/* Calls `each` for every state file; damaged ones and leftovers of an interrupted write are
- * removed. The number of those removed, or -1: also when one cannot be read now. */
-int box_state_scan(int dir, void (*each)(void *owner, const box_sandbox_record *record),
-                   void *owner, box_error *err) BOX_MUST_USE;
+/* `to_end`: it was prepared for nobody, or its file is damaged or another version's: then the
+ * record is zero but for uid, and pid, start_time and uid_base where they could be read. */
+typedef void box_state_each(void *owner, const box_sandbox_record *record, bool to_end);
+
+/* Calls `each` for every state file; what a write left that was interrupted is removed. The number
+ * of files that were not whole, or -1: also when one cannot be read now. */
+int box_state_scan(int dir, box_state_each *each, void *owner, box_error *err) BOX_MUST_USE;

@@ -61,7 +61,12 @@ static void signalled(box_warden *w, warden_watch *watch, uint32_t events)
 {
     (void)events;
     struct signalfd_siginfo si;
-    (void)!read(watch->fd, &si, sizeof si); /* which of the two does not matter */
+    if (read(watch->fd, &si, sizeof si) != (ssize_t)sizeof si)
+        return;
+    if (si.ssi_signo == SIGCHLD) {
+        w->strangers = true;
+        return;
+    }
     box_log(BOX_INFO, "warden.stopping", BOX_INT("sandboxes", box_map_count(w->sandboxes)));
     for (box_list *at = w->conns.next; at != &w->conns; at = at->next) {
         warden_conn *c = BOX_CONTAINER(at, warden_conn, link);
@@ -83,6 +88,7 @@ static int watch_signals(box_warden *w, box_error *err)
     (void)sigemptyset(&set);
     (void)sigaddset(&set, SIGTERM);
     (void)sigaddset(&set, SIGINT);
+    (void)sigaddset(&set, SIGCHLD);
     if (sigprocmask(SIG_BLOCK, &set, NULL) < 0 || signal(SIGPIPE, SIG_IGN) == SIG_ERR)
         return box_fail_errno(err, "set up signals");
     int fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
@@ -306,7 +312,8 @@ int box_warden_attach(box_warden *w, int socket, box_error *err)
 
 /* --- the loop --------------------------------------------------------------------------------- */
 
-/* As subreaper the warden inherits what a killed helper leaves: reaped when no table knows it. */
+/* Helpers, and what one that was killed leaves, which the warden inherits as subreaper: reaped when
+ * no table knows it. */
 static void reap_strangers(box_warden *w)
 {
     for (;;) {

@@ -523,8 +523,11 @@
 #define BOX_WARDEN_MAX_QUEUE 1024
 /* Helpers at once: creates are mostly system calls, so a few a core keep them busy. */
 #define BOX_WARDEN_MAX_HELPERS 8
-/* Helpers that wait for a create (and what boxd keeps in mind of them); each is a process, a
- * network namespace and, on hybrid hosts, 13 control groups. */
+/* Of them, those that remove sandboxes: nobody waits for most, and creates are not to wait for any.
+ */
+#define BOX_WARDEN_MAX_DESTROYERS 4
+/* Helpers that wait for a create (and what boxd keeps in mind of them); each is two
+ * processes, a network namespace and, on hybrid hosts, 13 control groups. */
 #define BOX_WARDEN_MAX_STANDBYS 64
 /* A helper that runs longer hangs (a frozen cgroup, a dead disk): it is killed and the request
  * answered with an error. */

@@ -174,7 +174,7 @@ static void what_is_prepared_goes_with_its_warden(void **state)
         (void)usleep(20000);
         ms += 20;
         count_prepared(&w, &prepared, &processes);
-    } while (prepared != 4 || processes != 4);
+    } while (prepared != 4 || processes != 8);
     test_boxd_close(&b);
     test_warden_done(&w);
 }
@@ -319,7 +319,44 @@ static void what_died_while_no_warden_ran_is_removed_at_start(void **state)
     test_warden_done(&w);
 }
 
-/* Killed again and again in the middle of creates: no process, group or state file may stay. */
+/* A warden of another version, or a disk, left files that this one cannot read: what they are about
+ * is ended all the same. */
+static void sandboxes_of_another_version_end_at_start(void **state)
+{
+    (void)state;
+    enum { ALL = 2 };
+    test_warden w = new_warden();
+    test_boxd b = new_boxd(&w);
+    test_box boxes[ALL];
+    char names[ALL][BOX_UID_TEXT];
+    for (int i = 0; i < ALL; i++) {
+        test_box_create(&b, &w, plain, &boxes[i]);
+        box_uid_text(&boxes[i].uid, names[i]);
+    }
+    bool grouped = (b.hello.guarantees & (BOX_G_MEMORY | BOX_G_COMMAND_CGROUP)) != 0;
+    (void)test_warden_stop(&w, SIGKILL);
+    test_boxd_close(&b);
+    for (int i = 0; i < ALL; i++) {
+        char path[256];
+        (void)snprintf(path, sizeof path, "%s/state/sandbox-%s", w.dir, names[i]);
+        BOX_AUTO(box_closep) int fd = open(path, O_WRONLY | O_CLOEXEC);
+        assert_true(fd >= 0);
+        if (i == 0 || !grouped) /* the number of the version */
+            assert_int_equal(pwrite(fd, "\377", 1, 4), 1);
+        else
+            assert_int_equal(ftruncate(fd, 0), 0);
+        assert_false(has_ended(boxes[i].pidfd, 0));
+    }
+    test_warden_start(&w);
+    test_warden_await_clean(&w);
+    for (int i = 0; i < ALL; i++) {
+        assert_true(has_ended(boxes[i].pidfd, 0));
+        assert_int_equal(test_groups_named(names[i]), 0);
+        test_box_close(&boxes[i]);
+    }
+    test_warden_done(&w);
+}
+
 /* DESTROY is answered when the processes are dead. What the warden still has to remove then
  * outlives it by its state files, and goes before it when it ends in order. */
 static void end_behind_the_answers(int signo)
@@ -361,6 +398,7 @@ static void a_warden_that_is_told_to_end_removes_what_was_to_go(void **state)
     end_behind_the_answers(SIGTERM);
 }
 
+/* Killed again and again in the middle of creates: no process, group or state file may stay. */
 static void a_warden_killed_during_creates_leaves_nothing_for_good(void **state)
 {
     (void)state;
@@ -818,6 +856,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_killed_warden_finds_its_sandboxes_again),
         cmocka_unit_test(a_stopped_warden_leaves_its_sandboxes_to_the_next),
         cmocka_unit_test(what_died_while_no_warden_ran_is_removed_at_start),
+        cmocka_unit_test(sandboxes_of_another_version_end_at_start),
         cmocka_unit_test(a_warden_killed_behind_its_answers_leaves_the_rest_to_the_next),
         cmocka_unit_test(a_warden_that_is_told_to_end_removes_what_was_to_go),
         cmocka_unit_test(a_warden_killed_during_creates_leaves_nothing_for_good),

@@ -264,15 +264,16 @@ class Boxd:
         return {os.path.basename(file).removeprefix("prepared-") for file in files}
 
     def waiting_helpers(self):
-        """Helpers of the warden, no more than it says it has prepared."""
+        """Helpers of the warden with the first processes that they have made, no more than it says
+        it has prepared."""
         if self.warden is None:
             return set()
-        helpers = [pid for pid in descendants(self.warden.pid) if name_of(pid) == "box-warden"]
-        return set(helpers) if len(helpers) <= len(self.prepared()) else set()
+        pids = {pid for pid in descendants(self.warden.pid) if name_of(pid) == "box-warden"}
+        return pids if len(pids) <= 2 * len(self.prepared()) else set()
 
     def wait_prepared(self):
         """Until the warden has all that it keeps ready."""
-        lib.wait_for(lambda: len(self.prepared()) == len(self.waiting_helpers()) == STANDBYS,
+        lib.wait_for(lambda: 2 * len(self.prepared()) == len(self.waiting_helpers()) == 2 * STANDBYS,
                      f"helpers wait\n{self.logs()}")
 
     def sandbox_groups(self, everything=False):
@@ -335,11 +336,9 @@ class Boxd:
     def stop_warden(self):
         """SIGTERM; nothing may be left below it."""
         warden, self.warden = self.warden, None
-        wait_until(lambda: len(descendants(warden.pid)) <= len(self.prepared()))
-        pids = descendants(warden.pid)
-        below = [f"{pid} {name_of(pid)} {state_of(pid)}" for pid in pids]
-        if len(below) <= len(self.prepared()):
-            below = []
+        below = []
+        if not wait_until(lambda: len(descendants(warden.pid)) <= 2 * len(self.prepared())):
+            below = [f"{pid} {name_of(pid)} {state_of(pid)}" for pid in descendants(warden.pid)]
         status = warden.stop()
         left = self.sandbox_groups(everything=True) + sorted(self.prepared())
         if status != 0 or below or left:

@@ -137,10 +137,19 @@ static void a_file_cut_anywhere_is_damaged(void **state)
     assert_int_equal(box_state_remove(f->fd, &r.uid, &err), 0);
 }
 
-static void count(void *owner, const box_sandbox_record *r)
+typedef struct seen_files {
+    int live;
+    int to_end;
+    int unknown; /* of these */
+} seen_files;
+
+static void count(void *owner, const box_sandbox_record *r, bool to_end)
 {
-    assert_int_equal(r->pid, 77);
-    ++*(int *)owner;
+    seen_files *s = owner;
+    s->live += to_end ? 0 : 1;
+    s->to_end += to_end ? 1 : 0;
+    s->unknown += r->pid == 0 ? 1 : 0;
+    assert_true(r->pid == 77 || (to_end && r->pid == 0));
 }
 
 static void a_scan_finds_all_and_removes_what_is_broken(void **state)
@@ -148,21 +157,49 @@ static void a_scan_finds_all_and_removes_what_is_broken(void **state)
     fixture *f = *state;
     box_sandbox_record a = record();
     box_sandbox_record b = record();
-    box_sandbox_record c = record();
-    char name[64];
     box_error err;
-    int seen = 0;
+    seen_files seen = {0};
     assert_int_equal(box_state_write(f->fd, &a, false, NULL, &err), 0);
-    assert_int_equal(box_state_write(f->fd, &b, false, NULL, &err), 0);
-    file_name(&c.uid, name);
-    (void)close(openat(f->fd, name, O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
+    assert_int_equal(box_state_write(f->fd, &b, true, NULL, &err), 0);
     (void)close(openat(f->fd, ".sandbox-x.new", O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
     (void)close(openat(f->fd, "other", O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
-    assert_int_equal(box_state_scan(f->fd, count, &seen, &err), 2);
-    assert_int_equal(seen, 2);
+    assert_int_equal(box_state_scan(f->fd, count, &seen, &err), 1);
+    assert_int_equal(seen.live, 1);
+    assert_int_equal(seen.to_end, 1);
+    assert_int_equal(seen.unknown, 0);
     assert_int_equal(unlinkat(f->fd, "other", 0), 0);
     assert_int_equal(box_state_remove(f->fd, &a.uid, &err), 0);
     assert_int_equal(box_state_remove(f->fd, &b.uid, &err), 0);
+}
+
+/* What an upgrade or a crash leaves is ended, not forgotten: by its pid where that can be read. */
+static void files_that_cannot_be_read_are_of_sandboxes_to_end(void **state)
+{
+    fixture *f = *state;
+    box_sandbox_record r[4];
+    box_error err;
+    seen_files seen = {0};
+    for (size_t i = 0; i < BOX_COUNT(r); i++) {
+        char name[64];
+        r[i] = record();
+        file_name(&r[i].uid, name);
+        assert_int_equal(box_state_write(f->fd, &r[i], false, NULL, &err), 0);
+        BOX_AUTO(box_closep) int fd = openat(f->fd, name, O_WRONLY | O_CLOEXEC);
+        if (i == 0) /* another version */
+            assert_int_equal(pwrite(fd, "\377", 1, 4), 1);
+        else if (i == 1) /* and shorter */
+            assert_int_equal(ftruncate(fd, 120), 0);
+        else if (i == 2) /* of an earlier boot, too */
+            assert_true(pwrite(fd, "\377", 1, 4) == 1 && pwrite(fd, "another", 7, 8) == 7);
+        else
+            assert_int_equal(ftruncate(fd, 0), 0);
+    }
+    assert_int_equal(box_state_scan(f->fd, count, &seen, &err), 4);
+    assert_int_equal(seen.live, 0);
+    assert_int_equal(seen.to_end, 4);
+    assert_int_equal(seen.unknown, 2);
+    for (size_t i = 0; i < BOX_COUNT(r); i++)
+        assert_int_equal(box_state_remove(f->fd, &r[i].uid, &err), 0);
 }
 
 /* So many more may be opened. */
@@ -184,7 +221,7 @@ static void a_file_that_cannot_be_read_now_stays(void **state)
     box_sandbox_record r = record();
     box_sandbox_record found;
     box_error err;
-    int seen = 0;
+    seen_files seen = {0};
     struct rlimit before;
     assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
     assert_int_equal(box_state_find(f->fd, &r.uid, &found, &err), 0);
@@ -198,7 +235,7 @@ static void a_file_that_cannot_be_read_now_stays(void **state)
     assert_int_equal(box_state_find(f->fd, &r.uid, &found, &err), 1);
     assert_int_equal(found.pid, r.pid);
     assert_int_equal(box_state_scan(f->fd, count, &seen, &err), 0);
-    assert_int_equal(seen, 1);
+    assert_int_equal(seen.to_end, 1);
     assert_int_equal(box_state_remove(f->fd, &r.uid, &err), 0);
 }
 
@@ -252,6 +289,7 @@ int main(void)
         cmocka_unit_test(a_pid_of_an_earlier_boot_is_forgotten),
         cmocka_unit_test(a_file_cut_anywhere_is_damaged),
         cmocka_unit_test(a_scan_finds_all_and_removes_what_is_broken),
+        cmocka_unit_test(files_that_cannot_be_read_are_of_sandboxes_to_end),
         cmocka_unit_test(a_file_that_cannot_be_read_now_stays),
         cmocka_unit_test(a_directory_has_one_warden),
         cmocka_unit_test(private_wardens_take_over_from_dead_ones_only),
