@@ -445,9 +445,12 @@ int box_sessions_enter_locked(box_session *s, bool *waits, box_error *err)
         return rc;
     }
     all->created_total++;
+    bool named_so = strcmp(s->id, s->uid_text) == 0; /* its caller named it not */
     bool warm = !*waits && box_pool_take_locked(all->pool, s);
     if (!warm)
         take_uid_locked(s);
+    if (named_so)
+        memcpy(s->id, s->uid_text, sizeof s->uid_text); /* of one length */
     if (!warm && all->live + box_pool_count_locked(all->pool) >= all->defaults.max_sessions)
         box_pool_yield_locked(all->pool);
     insert_locked(s, t);
