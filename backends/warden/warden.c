@@ -57,6 +57,27 @@ void box_warden_watch_close(box_warden *w, warden_watch *watch)
 
 /* --- start ------------------------------------------------------------------------------------ */
 
+/* Helpers, and what one that was killed leaves, which the warden inherits as subreaper: reaped when
+ * no table knows it. */
+static void reap_strangers(box_warden *w)
+{
+    for (;;) {
+        siginfo_t si = {0};
+        if (waitid(P_ALL, 0, &si, WEXITED | WNOHANG | WNOWAIT) < 0 || si.si_pid == 0) {
+            w->strangers = false;
+            return;
+        }
+        size_t at = 0;
+        void *value;
+        while (box_map_next(w->sandboxes, &at, &value)) {
+            const warden_sandbox *s = value;
+            if (s->record.pid == si.si_pid && s->pid.fd >= 0)
+                return;
+        }
+        (void)waitid(P_PID, (id_t)si.si_pid, &si, WEXITED | WNOHANG);
+    }
+}
+
 static void signalled(box_warden *w, warden_watch *watch, uint32_t events)
 {
     (void)events;
@@ -65,6 +86,7 @@ static void signalled(box_warden *w, warden_watch *watch, uint32_t events)
         return;
     if (si.ssi_signo == SIGCHLD) {
         w->strangers = true;
+        reap_strangers(w);
         return;
     }
     box_log(BOX_INFO, "warden.stopping", BOX_INT("sandboxes", box_map_count(w->sandboxes)));
@@ -311,27 +333,6 @@ int box_warden_attach(box_warden *w, int socket, box_error *err)
 }
 
 /* --- the loop --------------------------------------------------------------------------------- */
-
-/* Helpers, and what one that was killed leaves, which the warden inherits as subreaper: reaped when
- * no table knows it. */
-static void reap_strangers(box_warden *w)
-{
-    for (;;) {
-        siginfo_t si = {0};
-        if (waitid(P_ALL, 0, &si, WEXITED | WNOHANG | WNOWAIT) < 0 || si.si_pid == 0) {
-            w->strangers = false;
-            return;
-        }
-        size_t at = 0;
-        void *value;
-        while (box_map_next(w->sandboxes, &at, &value)) {
-            const warden_sandbox *s = value;
-            if (s->record.pid == si.si_pid && s->pid.fd >= 0)
-                return;
-        }
-        (void)waitid(P_PID, (id_t)si.si_pid, &si, WEXITED | WNOHANG);
-    }
-}
 
 /* True when the loop is to end; *failed when sandboxes could not be removed in time. */
 static bool finished(const box_warden *w, bool *failed)
