@@ -75,6 +75,7 @@ class Case(test_boxcli.Case, boxd_lib.OwnServerCase):
             self.read_for(0.05)
         self.assertEqual(self.child.poll(), code, self.seen)
         self.assertEqual(termios.tcgetattr(self.tty), self.before)
+        self.read_for(0.05)  # what it said last
 
     def nothing_runs(self):
         lib.wait_for(lambda: not self.commands_in(self.sid), "its command has ended")
@@ -286,9 +287,11 @@ class ServerLost(Case):
     def test_the_terminal_is_as_before(self):
         self.shell()
         self.crash("boxd")
-        self.ends(125)
-        self.assertIn(b"boxcli: ", self.seen)
-        self.restart_boxd()
+        try:
+            self.ends(125)
+            self.assertIn(b"boxcli: ", self.seen)
+        finally:
+            self.restart_boxd()  # it takes away what is left
 
 
 if __name__ == "__main__":
