@@ -392,6 +392,32 @@ test('managed processes: each method', async () => {
   assert.strictEqual((await call('WaitManagedProcess', { condition: 'WAIT_CONDITION_EXITED' })).met, true);
 });
 
+test('a port inside: a request, half-close, what follows', async () => {
+  const session_id = 'port';
+  await unary(box.Session, 'CreateSession', { session_id });
+  const server = "import socket\ns = socket.create_server(('127.0.0.1', 8000))\nprint('up', flush=True)\n"
+    + "c = s.accept()[0]\nwhile (b := c.recv(4096)): c.sendall(b.upper())\nc.sendall(b'end')";
+  await unary(box.Process, 'StartManagedProcess',
+    { session_id, process_id: 'server', spec: { argv: ['python3', '-c', server] } });
+  const call = box.Session.PortForward();
+  const kinds = [];
+  let got = '';
+  const end = new Promise((resolve, reject) => {
+    call.on('data', (m) => {
+      if (kinds.at(-1) !== m.response) kinds.push(m.response);
+      if (m.data) got += m.data;
+    });
+    call.on('end', resolve);
+    call.on('error', reject);
+  });
+  call.write({ start: { session_id, port: 8000, wait: { seconds: 20 } } });
+  call.write({ data: Buffer.from('over there ') });
+  await until(() => got === 'OVER THERE ', 'the answer');
+  call.end();
+  await end;
+  assert.deepStrictEqual([kinds, got], [['started', 'data', 'closed'], 'OVER THERE end']);
+});
+
 test('every method of FileService', async () => {
   const session_id = 'node-files';
   await unary(box.Session, 'CreateSession', { session_id });
