@@ -1,29 +1,14 @@
-/* boxcli process start|get|list|stop|signal|wait. */
-#include <signal.h>
-
+/* boxcli process start|get|list; the others are in process_end.c. */
 #include "args.h"
 #include "base/alloc.h"
 #include "box/v1/process.client.h"
 #include "box/v1/process.fields.h"
 #include "box/v1/types.fields.h"
+#include "process_end.h"
 #include "process_view.h"
 #include "spec.h"
 
 enum { LIST_PAGE = 1000 };
-
-static int show(const cli *c, const ProtobufCMessage *response, const Box__V1__ManagedProcess *p)
-{
-    if (c->json)
-        return cli_print_json(c, response);
-    if (p != NULL)
-        cli_process_print(p);
-    return CLI_OK;
-}
-
-static char *process_word(const cli_words *words)
-{
-    return words->count > 1 ? words->word[1] : (char *)(uintptr_t) "";
-}
 
 /* --- start ------------------------------------------------------------------------------------ */
 
@@ -47,10 +32,6 @@ enum {
     OPT_TTY,
     OPT_IDEMPOTENCY,
     OPT_STATE,
-    OPT_MISSING,
-    OPT_READY,
-    OPT_TIMEOUT,
-    OPT_TREE,
     OPT_MEMORY,
     OPT_PIDS,
     OPT_CPU,
@@ -164,12 +145,6 @@ static void set_restart(start_args *a, struct argp_state *state, const char *tex
     argp_error(state, "--restart %s: expected never, on-failure or always", text);
 }
 
-static void set_duration(Google__Protobuf__Duration **field, uint64_t ns)
-{
-    free(*field);
-    *field = cli_duration_message(ns);
-}
-
 static void set_ready(start_args *a, struct argp_state *state, int key, const char *arg)
 {
     Box__V1__Readiness *r = readiness_of(a, state, true);
@@ -209,10 +184,10 @@ static error_t parse_spec(start_args *a, int key, char *arg, struct argp_state *
             (int32_t)cli_number(state, "--max-restarts", arg, 0, INT32_MAX);
         return 0;
     case OPT_BACKOFF:
-        set_duration(&policy_of(a)->first_backoff, cli_duration(state, "--backoff", arg));
+        cli_duration_set(&policy_of(a)->first_backoff, cli_duration(state, "--backoff", arg));
         return 0;
     case OPT_MAX_BACKOFF:
-        set_duration(&policy_of(a)->max_backoff, cli_duration(state, "--max-backoff", arg));
+        cli_duration_set(&policy_of(a)->max_backoff, cli_duration(state, "--max-backoff", arg));
         return 0;
     case OPT_READY_LINE:
     case OPT_READY_PORT:
@@ -220,11 +195,11 @@ static error_t parse_spec(start_args *a, int key, char *arg, struct argp_state *
         set_ready(a, state, key, arg);
         return 0;
     case OPT_READY_INTERVAL:
-        set_duration(&readiness_of(a, state, false)->interval,
-                     cli_duration(state, "--ready-interval", arg));
+        cli_duration_set(&readiness_of(a, state, false)->interval,
+                         cli_duration(state, "--ready-interval", arg));
         return 0;
     case OPT_GRACE:
-        set_duration(&spec->stop_grace, cli_duration(state, "--grace", arg));
+        cli_duration_set(&spec->stop_grace, cli_duration(state, "--grace", arg));
         return 0;
     case OPT_JOURNAL:
         box__v1__process_spec__set_journal_limit_bytes(spec, cli_bytes(state, "--journal", arg));
@@ -291,7 +266,7 @@ static error_t parse_start(int key, char *arg, struct argp_state *state)
         a->replace = true;
         return 0;
     case OPT_WAIT:
-        set_duration(&a->wait, cli_duration(state, "--wait", arg));
+        cli_duration_set(&a->wait, cli_duration(state, "--wait", arg));
         return 0;
     case OPT_IDEMPOTENCY:
         a->idempotency_key = arg;
@@ -328,7 +303,7 @@ static int start_with(cli *c, const start_args *a)
         o.timeout_ns = 0; /* the server has its own */
     if (box_v1_process_service_start_managed_process(c->channel, &o, &request, &r, &err) < 0)
         return cli_fail(c, &err);
-    return show(c, &r->base, r->process);
+    return cli_process_show(c, &r->base, r->process);
 }
 
 static int start(cli *c, int argc, char **argv)
@@ -358,13 +333,13 @@ static int get(cli *c, int argc, char **argv)
     box__v1__get_managed_process_request__init(&request);
     BOX_AUTO(cli_message_freep) Box__V1__GetManagedProcessResponse *r = NULL;
     request.session_id = words.word[0];
-    request.process_id = process_word(&words);
+    request.process_id = cli_process_word(&words);
     if (cli_connect(c) < 0)
         return CLI_FAILED;
     box_client_options o = cli_options(c);
     if (box_v1_process_service_get_managed_process(c->channel, &o, &request, &r, &err) < 0)
         return cli_fail(c, &err);
-    return show(c, &r->base, r->process);
+    return cli_process_show(c, &r->base, r->process);
 }
 
 typedef struct list_args {
@@ -442,165 +417,12 @@ static int list(cli *c, int argc, char **argv)
     return list_pages(c, &a);
 }
 
-/* --- stop, signal, wait ----------------------------------------------------------------------- */
-
-typedef struct end_args {
-    cli_words words;
-    Google__Protobuf__Duration *time;
-    bool allow_missing;
-    bool ready;
-    bool tree;
-} end_args;
-
-static error_t parse_end(int key, char *arg, struct argp_state *state)
-{
-    end_args *a = state->input;
-    switch (key) {
-    case OPT_GRACE:
-    case OPT_TIMEOUT:
-        set_duration(&a->time,
-                     cli_duration(state, key == OPT_GRACE ? "--grace" : "--timeout", arg));
-        return 0;
-    case OPT_MISSING:
-        a->allow_missing = true;
-        return 0;
-    case OPT_READY:
-        a->ready = true;
-        return 0;
-    case OPT_TREE:
-        a->tree = true;
-        return 0;
-    default:
-        return cli_words_take(&a->words, key, arg, state);
-    }
-}
-
-static int stop(cli *c, int argc, char **argv)
-{
-    static const struct argp_option options[] = {
-        {.name = "grace",
-         .key = OPT_GRACE,
-         .arg = "TIME",
-         .doc = "from SIGTERM to SIGKILL; 0s: none"},
-        {.name = "missing-ok", .key = OPT_MISSING, .doc = "no process is no error"},
-        {0},
-    };
-    const struct argp parser = {.options = options,
-                                .parser = parse_end,
-                                .args_doc = "SESSION [PROCESS]",
-                                .doc = "Ends a process: end of stdin, SIGTERM, SIGKILL to all."};
-    box_error err;
-    end_args a = {.words = {.doc = "SESSION [PROCESS]", .min = 1, .max = 2}};
-    cli_parse(&parser, argc, argv, &a);
-    BOX_AUTO(box_freep) Google__Protobuf__Duration *grace = a.time;
-    Box__V1__StopManagedProcessRequest request;
-    box__v1__stop_managed_process_request__init(&request);
-    BOX_AUTO(cli_message_freep) Box__V1__StopManagedProcessResponse *r = NULL;
-    request.session_id = a.words.word[0];
-    request.process_id = process_word(&a.words);
-    request.grace = grace;
-    request.allow_missing = a.allow_missing;
-    if (cli_connect(c) < 0)
-        return CLI_FAILED;
-    box_client_options o = cli_options(c);
-    o.timeout_ns = 0; /* the grace may be long */
-    if (box_v1_process_service_stop_managed_process(c->channel, &o, &request, &r, &err) < 0)
-        return cli_fail(c, &err);
-    return show(c, &r->base, r->process);
-}
-
-/* "TERM", "SIGTERM" or "15"; 0 = none of them. */
-static int signal_number(const char *text)
-{
-    const char *name = strncmp(text, "SIG", 3) == 0 ? text + 3 : text;
-    char *end;
-    long number = strtol(text, &end, 10);
-    if (*text != '\0' && *end == '\0')
-        return number >= 1 && number <= 64 ? (int)number : 0;
-    for (int i = 1; i < NSIG; i++) {
-        const char *known = sigabbrev_np(i);
-        if (known != NULL && strcmp(known, name) == 0)
-            return i;
-    }
-    return 0;
-}
-
-static int send_signal(cli *c, int argc, char **argv)
-{
-    static const struct argp_option options[] = {
-        {.name = "tree", .key = OPT_TREE, .doc = "with KILL: all it started"},
-        {0},
-    };
-    const struct argp parser = {.options = options,
-                                .parser = parse_end,
-                                .args_doc = "SESSION PROCESS SIGNAL",
-                                .doc = "Sends a signal (TERM, HUP, 10) to a process."};
-    box_error err;
-    end_args a = {.words = {.doc = "SESSION PROCESS SIGNAL", .min = 3, .max = 3}};
-    cli_parse(&parser, argc, argv, &a);
-    Box__V1__Signal signal;
-    box__v1__signal__init(&signal);
-    signal.number = signal_number(a.words.word[2]);
-    if (signal.number == 0) {
-        fprintf(stderr, "boxcli: no signal called %s\n", a.words.word[2]);
-        return CLI_MISUSED;
-    }
-    signal.scope = a.tree ? BOX__V1__SIGNAL_SCOPE__SIGNAL_SCOPE_TREE
-                          : BOX__V1__SIGNAL_SCOPE__SIGNAL_SCOPE_MAIN;
-    Box__V1__SignalManagedProcessRequest request;
-    box__v1__signal_managed_process_request__init(&request);
-    BOX_AUTO(cli_message_freep) Box__V1__SignalManagedProcessResponse *r = NULL;
-    request.session_id = a.words.word[0];
-    request.process_id = process_word(&a.words);
-    request.signal = &signal;
-    if (cli_connect(c) < 0)
-        return CLI_FAILED;
-    box_client_options o = cli_options(c);
-    if (box_v1_process_service_signal_managed_process(c->channel, &o, &request, &r, &err) < 0)
-        return cli_fail(c, &err);
-    return show(c, &r->base, NULL);
-}
-
-static int wait(cli *c, int argc, char **argv)
-{
-    static const struct argp_option options[] = {
-        {.name = "ready", .key = OPT_READY, .doc = "until it is ready, not until it has ended"},
-        {.name = "timeout", .key = OPT_TIMEOUT, .arg = "TIME", .doc = "at most this long"},
-        {0},
-    };
-    const struct argp parser = {
-        .options = options,
-        .parser = parse_end,
-        .args_doc = "SESSION [PROCESS]",
-        .doc = "Waits until a process has ended, or is ready. Ends with 1 when it did not."};
-    box_error err;
-    end_args a = {.words = {.doc = "SESSION [PROCESS]", .min = 1, .max = 2}};
-    cli_parse(&parser, argc, argv, &a);
-    BOX_AUTO(box_freep) Google__Protobuf__Duration *timeout = a.time;
-    Box__V1__WaitManagedProcessRequest request;
-    box__v1__wait_managed_process_request__init(&request);
-    BOX_AUTO(cli_message_freep) Box__V1__WaitManagedProcessResponse *r = NULL;
-    request.session_id = a.words.word[0];
-    request.process_id = process_word(&a.words);
-    request.condition = a.ready ? BOX__V1__WAIT_CONDITION__WAIT_CONDITION_READY
-                                : BOX__V1__WAIT_CONDITION__WAIT_CONDITION_EXITED;
-    request.timeout = timeout;
-    if (cli_connect(c) < 0)
-        return CLI_FAILED;
-    box_client_options o = cli_options(c);
-    o.timeout_ns = 0;
-    if (box_v1_process_service_wait_managed_process(c->channel, &o, &request, &r, &err) < 0)
-        return cli_fail(c, &err);
-    int code = show(c, &r->base, r->process);
-    return code == CLI_OK && !r->met ? CLI_FAILED : code;
-}
-
 const cli_command cli_process_commands[] = {
     {"process", "start", "start a process that lives on", start},
     {"process", "get", "show one", get},
     {"process", "list", "list them", list},
-    {"process", "stop", "end one", stop},
-    {"process", "signal", "send it a signal", send_signal},
-    {"process", "wait", "until it is ready or has ended", wait},
+    {"process", "stop", "end one", cli_process_stop},
+    {"process", "signal", "send it a signal", cli_process_signal},
+    {"process", "wait", "until it is ready or has ended", cli_process_wait},
     {0},
 };

@@ -106,3 +106,18 @@ void cli_process_print(const Box__V1__ManagedProcess *p)
     print_range("stdout", p->stdout_journal);
     print_range("stderr", p->stderr_journal);
 }
+
+int cli_process_show(const cli *c, const ProtobufCMessage *response,
+                     const Box__V1__ManagedProcess *p)
+{
+    if (c->json)
+        return cli_print_json(c, response);
+    if (p != NULL)
+        cli_process_print(p);
+    return CLI_OK;
+}
+
+char *cli_process_word(const cli_words *words)
+{
+    return words->count > 1 ? words->word[1] : (char *)(uintptr_t) "";
+}

@@ -77,12 +77,6 @@ typedef struct run_args {
     cli_spec_args spec;
 } run_args;
 
-static void set_duration(Google__Protobuf__Duration **field, uint64_t ns)
-{
-    free(*field);
-    *field = cli_duration_message(ns);
-}
-
 static void set_text(char **field, const char *text)
 {
     if (*field != (const char *)protobuf_c_empty_string)
@@ -134,13 +128,13 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         state->child_inputs[0] = &a->spec;
         return 0;
     case OPT_TIMEOUT:
-        set_duration(&c->timeout, cli_duration(state, "--timeout", arg));
+        cli_duration_set(&c->timeout, cli_duration(state, "--timeout", arg));
         return 0;
     case OPT_IDLE_TIMEOUT:
-        set_duration(&c->idle_timeout, cli_duration(state, "--idle-timeout", arg));
+        cli_duration_set(&c->idle_timeout, cli_duration(state, "--idle-timeout", arg));
         return 0;
     case OPT_QUEUE_TIMEOUT:
-        set_duration(&a->queue_timeout, cli_duration(state, "--queue-timeout", arg));
+        cli_duration_set(&a->queue_timeout, cli_duration(state, "--queue-timeout", arg));
         return 0;
     case OPT_ENV:
         CLI_MAP_ADD(&c->n_env, &c->env, Box__V1__Command__EnvEntry,

@@ -135,6 +135,12 @@ Google__Protobuf__Duration *cli_duration_message(uint64_t ns)
     return d;
 }
 
+void cli_duration_set(Google__Protobuf__Duration **field, uint64_t ns)
+{
+    free(*field);
+    *field = cli_duration_message(ns);
+}
+
 static Box__V1__SessionSpec *spec_of(cli_spec_args *a)
 {
     if (a->spec == NULL) {

@@ -22,3 +22,5 @@ void cli_map_add(size_t *count, void ***array, size_t size, void (*init)(void *)
                  size_t value_at, struct argp_state *state, const char *text);
 
 Google__Protobuf__Duration *cli_duration_message(uint64_t ns);
+/* In place of what was there. */
+void cli_duration_set(Google__Protobuf__Duration **field, uint64_t ns);
