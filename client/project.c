@@ -63,7 +63,9 @@ static bool is_below(const char *path, const char *root)
 
 static bool is_of_system(const char *path)
 {
-    static const char *const roots[] = {"/usr", "/bin", "/sbin", "/lib", "/lib64"};
+    static const char *const roots[] = {
+        "/usr", "/bin", "/sbin", "/lib",     "/lib64",     "/etc",     "/proc",    "/sys",
+        "/dev", "/run", "/boot", "/var/lib", "/var/cache", "/var/log", "/var/run", "/var/spool"};
     for (size_t i = 0; i < BOX_COUNT(roots); i++) {
         if (is_below(path, roots[i]))
             return true;

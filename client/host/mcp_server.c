@@ -131,18 +131,32 @@ static int name_process(box_mcp *m, box_error *err)
 
 /* --- the project ------------------------------------------------------------------------------ */
 
-/* A folder that was not named by a person is not the one that holds everything they have. */
-static int infer(const box_mcp_server *server, char **root, box_error *err)
+static bool is_home_or_above(const char *root)
 {
     char home[PATH_MAX];
-    BOX_AUTO(box_freep) char *found = box_project_root(server->argv, server->argc);
     const char *variable = getenv("HOME");
-    if (found != NULL && variable != NULL && realpath(variable, home) != NULL &&
-        strncmp(home, found, strlen(found)) == 0 &&
-        (home[strlen(found)] == '/' || home[strlen(found)] == '\0'))
-        return box_fail(err, BOX_VALIDATION,
-                        "the command's paths have only the home directory in common: name the "
-                        "project");
+    size_t len = strlen(root);
+    return variable != NULL && realpath(variable, home) != NULL && strncmp(home, root, len) == 0 &&
+           (home[len] == '/' || home[len] == '\0');
+}
+
+/* A folder that was not named by a person is not one that holds everything they have, what many
+ * share (/tmp, /srv, /home), or what is hidden because it is nobody's business (~/.ssh). */
+static const char *why_not(const char *root)
+{
+    if (is_home_or_above(root))
+        return "only the home directory in common";
+    if (strchr(root + 1, '/') == NULL)
+        return "only a directory of the system in common";
+    return strstr(root, "/.") != NULL ? "a hidden directory in common" : NULL;
+}
+
+static int infer(const box_mcp_server *server, char **root, box_error *err)
+{
+    BOX_AUTO(box_freep) char *found = box_project_root(server->argv, server->argc);
+    const char *why = found != NULL ? why_not(found) : NULL;
+    if (why != NULL)
+        return box_fail(err, BOX_VALIDATION, "the command's paths have %s: name the project", why);
     *root = box_take(found);
     return 0;
 }

@@ -163,7 +163,7 @@ class Run(ServerCase):
         self.assertEqual(again.where(), at)
         code, said = again.end()
         self.assertEqual(code, 0)
-        self.assertNotIn("copied", said)
+        self.assertNotIn("files are copied", said)
         self.assertNotIn("the server runs", said)
         self.assertEqual([p.state for p in self.processes()], [self.pb.process.PROCESS_STATE_RUNNING])
 
@@ -221,6 +221,13 @@ class Run(ServerCase):
         args = ["mcp-server", "run", "--session", self.sid]
         self.fails(125, *args, "--", "python3", f"{root}/server.py", self.top, env=home,
                    says=["home directory", "project"])
+        hidden = os.path.join(self.top, "elsewhere", ".ssh")
+        os.makedirs(hidden)
+        with open(os.path.join(hidden, "id"), "w", encoding="ascii") as f:
+            f.write("secret")
+        self.fails(125, *args, "--", "cat", f"{hidden}/id", says=["hidden", "project"])
+        self.fails(125, *args, "--", "ls", "/tmp", says=["directory of the system", "project"])
+        self.assertNotIn("files are copied", self.cli(*args, "--no-venv", "--", "true", "/etc/passwd")[2])
         self.fails(125, *args, "--project", "/no/such", "--", "true", says=["project: ", "/no/such"])
         self.fails(125, *args, "--id", "../x", "--", "true", says=["VALIDATION", "../x"])
         self.assertEqual(self.cli(*args)[0], 125)

@@ -112,13 +112,25 @@ static void the_root_is_what_the_words_have_in_common(void **state)
 static void there_may_be_none_and_it_is_never_the_whole_machine(void **state)
 {
     tree *t = *state;
-    const char *none[] = {"npx", "-y", "server", "relative/path", "/usr/bin/env", "/bin/sh"};
-    expect(box_project_root(none, 6), NULL);
+    const char *none[] = {"npx",
+                          "-y",
+                          "server",
+                          "relative/path",
+                          "/usr/bin/env",
+                          "/bin/sh",
+                          "/etc/hostname",
+                          "/proc/self/status",
+                          "/var/lib/dpkg/status"};
+    expect(box_project_root(none, BOX_COUNT(none)), NULL);
     expect(box_project_root(NULL, 0), NULL);
     const char *missing[] = {in(t, "project/none.py")};
     expect(box_project_root(missing, 1), NULL);
-    const char *far[] = {in(t, "project/config.json"), "/etc/passwd"};
+    const char *far[] = {in(t, "project/config.json"), "/srv"};
     expect(box_project_root(far, 2), NULL);
+    const char *of_system[] = {far[0], "/etc/passwd"};
+    char *root = box_project_root(of_system, 2);
+    assert_string_equal(root, t->root);
+    free(root);
     const char *top[] = {"/"};
     expect(box_project_root(top, 1), NULL);
 }

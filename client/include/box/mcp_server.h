@@ -24,7 +24,8 @@ typedef struct box_mcp_server {
     const char *const *env;
     size_t n_env;
     /* The folder to copy; "": none. NULL: what argv names in common (box_project_root), none when
-     * that is nothing; VALIDATION when it is the home directory or holds it. */
+     * that is nothing; VALIDATION when it is the home directory or holds it, is hidden or in a
+     * hidden one, or is a directory of the system such as /tmp. */
     const char *project;
     /* NULL: "mcp-shared", with a spec "mcp-shared-" and 12 digits that stand for it. It is made by
      * whoever comes first, persistent, with 256 MiB of workspace and 8 commands at once where the

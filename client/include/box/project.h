@@ -15,9 +15,9 @@ extern "C" {
 
 /* The folder that holds everything a command line names: the deepest common parent of its words
  * that are absolute paths of existing files (a file counts by its folder, what lies in a virtual
- * environment's bin by the folder that holds the environment). The system's own programs (/usr,
- * /bin, /sbin, /lib, /lib64) do not count, and / is never one. Real: without links. NULL when there
- * is none. */
+ * environment's bin by the folder that holds the environment). What is the system's own (/usr,
+ * /bin, /lib, /etc, /proc, /run, /var/lib and their like) does not count, and / is never one. Real:
+ * without links. NULL when there is none. */
 char *box_project_root(const char *const *argv, size_t argc);
 
 /* "/home/me/project/.venv/bin/python3.11": the interpreter of a virtual environment called .venv,
