@@ -5,6 +5,7 @@ import hashlib
 import json
 import os
 import re
+import resource
 import signal
 import socket
 import struct
@@ -31,6 +32,12 @@ def tearDownModule():
 def resident_bytes(pid):
     with open(f"/proc/{pid}/statm", encoding="ascii") as f:
         return int(f.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def processor_ticks(pid):
+    """utime and stime of proc(5), /proc/PID/stat."""
+    with open(f"/proc/{pid}/stat", encoding="utf-8") as f:
+        return sum(map(int, f.read().rpartition(")")[2].split()[11:13]))
 
 
 class PortCase(test_boxcli.Case):
@@ -136,6 +143,23 @@ class Forward(PortCase):
             s.sendall(b"hello")
             s.shutdown(socket.SHUT_WR)
             self.assertEqual(self.read_all(s), b"hello")
+            s.close()
+
+    def test_without_descriptors_it_rests_and_they_wait(self):
+        self.serve()
+        child, ports = self.forward("0:8000")
+        resource.prlimit(child.pid, resource.RLIMIT_NOFILE, (40, 40))
+        sockets = [self.connect(ports[8000], "echo") for _ in range(60)]
+        for s in sockets[:20]:
+            s.sendall(b"x")
+            self.assertEqual(s.recv(1), b"x")
+        before = processor_ticks(child.pid)
+        time.sleep(1)
+        self.assertLess(processor_ticks(child.pid) - before, os.sysconf("SC_CLK_TCK") // 20)
+        for i, s in enumerate(sockets):
+            s.sendall(b"hello")
+            s.shutdown(socket.SHUT_WR)
+            self.assertEqual(self.read_all(s), b"hello", i)
             s.close()
 
     def test_several_ports_and_an_address(self):

@@ -16,7 +16,8 @@
 enum {
     MAX_PORTS = CLI_MAX_WORDS - 1,
     MAX_LISTENERS = 2 * MAX_PORTS,
-    FIXED_POLLS = 2, /* the channel, signals */
+    FIXED_POLLS = 2,  /* the channel, signals */
+    STARVED_MS = 100, /* until descriptors are looked for again */
     OPT_ADDRESS = 0x700,
     OPT_WAIT,
 };
@@ -31,6 +32,7 @@ typedef struct forwarder {
     box_list links; /* of cli_link */
     size_t n_links;
     int signals;
+    bool starved; /* there was no descriptor for a connection */
     bool ended;
 } forwarder;
 
@@ -62,14 +64,17 @@ static int listen_all(forwarder *f, const cli_port *ports, size_t n)
     return fflush(stdout) == 0 ? CLI_OK : cli_output_failed(f->cli, errno);
 }
 
-/* A connection the client gave up meanwhile is nothing to us; without descriptors it waits. */
+/* A connection the client gave up meanwhile is nothing to us; without descriptors it waits, and so
+ * do we, or poll(2) would say so again and again. */
 static void take_connection(forwarder *f, const cli_listener *l)
 {
     box_error err;
     cli_link *link;
     int fd = accept4(l->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-    if (fd < 0)
+    if (fd < 0) {
+        f->starved = errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM;
         return;
+    }
     Box__V1__PortForwardStart start;
     box__v1__port_forward_start__init(&start);
     start.session_id = f->session;
@@ -104,7 +109,7 @@ static void reap(forwarder *f)
 static size_t fill(forwarder *f, struct pollfd *fds)
 {
     size_t n = 0;
-    bool full = f->n_links >= BOX_MAX_FORWARDS;
+    bool full = f->n_links >= BOX_MAX_FORWARDS || f->starved;
     for (size_t i = 0; i < f->n_listeners; i++)
         fds[n++] = (struct pollfd){.fd = full ? -1 : f->listeners[i].fd, .events = POLLIN};
     for (box_list *at = f->links.next; at != &f->links; at = at->next)
@@ -132,6 +137,9 @@ static void loop(forwarder *f)
         fds[1] = (struct pollfd){.fd = f->signals, .events = POLLIN};
         box_channel_poll(f->cli->channel, &fds[0].fd, &fds[0].events, &timeout);
         size_t n = fill(f, fds + FIXED_POLLS);
+        if (f->starved && (timeout < 0 || timeout > STARVED_MS))
+            timeout = STARVED_MS;
+        f->starved = false;
         if (poll(fds, FIXED_POLLS + n, timeout) < 0) {
             if (errno != EINTR)
                 return;
