@@ -21,14 +21,15 @@ static void unrefp(box_forward **f)
 
 /* --- ending ----------------------------------------------------------------------------------- */
 
-/* What was cut off must not look whole: the program gets a reset instead of an end. */
+/* What was cut off must not look whole: the program gets a reset instead of an end. And what an
+ * agent may have set would make close(2) wait, nonblocking or not (socket(7), SO_LINGER). */
 static void close_socket(box_forward *f, bool whole)
 {
-    const struct linger reset = {.l_onoff = 1};
+    const struct linger how = {.l_onoff = whole ? 0 : 1};
     box_watch_free(f->watch);
     f->watch = NULL;
-    if (!whole && f->fd >= 0)
-        (void)setsockopt(f->fd, SOL_SOCKET, SO_LINGER, &reset, sizeof reset); /* or it is no TCP */
+    if (f->fd >= 0)
+        (void)setsockopt(f->fd, SOL_SOCKET, SO_LINGER, &how, sizeof how); /* or it is no TCP */
     box_closep(&f->fd);
 }
 

@@ -1,6 +1,7 @@
 /* Connections to ports inside, on the home loop of their session: having them made, counting them.
  */
 #include <errno.h>
+#include <netinet/in.h>
 #include <sys/socket.h>
 
 #include "base/alloc.h"
@@ -140,7 +141,7 @@ static bool has(int fd, int option, int wanted)
 static int check_socket(const box_session *s, int fd, box_error *err)
 {
     bool ip = has(fd, SO_DOMAIN, AF_INET) || has(fd, SO_DOMAIN, AF_INET6);
-    if (!ip || !has(fd, SO_TYPE, SOCK_STREAM))
+    if (!ip || !has(fd, SO_TYPE, SOCK_STREAM) || !has(fd, SO_PROTOCOL, IPPROTO_TCP))
         return box_fail(err, BOX_INTERNAL, "the sandbox's agent gave something else than a port");
     if (fd <= s->all->last_fd)
         return 0;

@@ -197,6 +197,32 @@ static void bytes_go_both_ways_and_each_direction_ends_apart(void **state)
     box_forward_free(l.forward);
 }
 
+/* SO_LINGER would make close(2) wait for a program that reads nothing. */
+static void an_agent_cannot_make_the_end_wait(void **state)
+{
+    rig *r = *state;
+    opened l;
+    int ends[2];
+    struct linger linger = {.l_onoff = 1, .l_linger = 60};
+    socklen_t len = sizeof linger;
+    create(r, "s");
+    open_link(r, &l, "s", 0);
+    make_pair(ends);
+    BOX_AUTO(box_closep) int agents = fcntl(ends[0], F_DUPFD_CLOEXEC, 0);
+    BOX_AUTO(box_closep) int program = box_take_fd(&ends[1]);
+    assert_int_equal(setsockopt(agents, SOL_SOCKET, SO_LINGER, &linger, sizeof linger), 0);
+    fake_connect_answer(fake_warden_only(&r->warden), fake_warden_only(&r->warden)->connect_id[0],
+                        ends[0], NULL);
+    rig_settle(r);
+    box_forward_end(l.forward);
+    box_closep(&program);
+    rig_settle(r);
+    assert_true(l.closed && l.done);
+    assert_int_equal(getsockopt(agents, SOL_SOCKET, SO_LINGER, &linger, &len), 0);
+    assert_int_equal(linger.l_onoff, 0);
+    box_forward_free(l.forward);
+}
+
 static void what_is_fed_early_goes_first_and_the_end_behind_it(void **state)
 {
     rig *r = *state;
@@ -477,6 +503,7 @@ int main(void)
 #define RIG_TEST(name) cmocka_unit_test_setup_teardown(name, rig_set_up, rig_tear_down)
     const struct CMUnitTest tests[] = {
         RIG_TEST(bytes_go_both_ways_and_each_direction_ends_apart),
+        RIG_TEST(an_agent_cannot_make_the_end_wait),
         RIG_TEST(what_is_fed_early_goes_first_and_the_end_behind_it),
         RIG_TEST(one_that_is_cut_off_is_reset),
         RIG_TEST(the_programs_last_words_come_before_its_reset),
