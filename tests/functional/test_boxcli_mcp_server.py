@@ -354,6 +354,8 @@ class Shared(ServerCase):
         self.assertNotEqual(before, after)
         second.end()
         os.kill(self.boxd.first_process(after), signal.SIGKILL)  # the sandbox itself
+        lib.wait_for(lambda: self.client.get("mcp-shared").state == self.pb.types.SESSION_STATE_ERROR,
+                     "it is noticed: who attached before would hear that it is lost")
         self.shared(root).initialize().where()
 
 
