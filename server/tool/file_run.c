@@ -52,6 +52,19 @@ void box_file_say(box_file_run *run, const char *format, ...)
         abort(); /* only without memory: what a call answers is bounded */
 }
 
+void box_file_say_text(box_file_run *run, const json_t *text)
+{
+    box_error err;
+    if (box_buf_add(&run->output, json_string_value(text), json_string_length(text), &err) < 0)
+        abort(); /* only without memory: what a call answers is bounded */
+}
+
+box_bytes box_file_argument(const json_t *arguments, const char *name)
+{
+    const json_t *v = json_object_get(arguments, name);
+    return (box_bytes){.data = (const uint8_t *)json_string_value(v), .len = json_string_length(v)};
+}
+
 const char *box_file_cut_name(const box_files_answer *a)
 {
     static const char *const names[BOX_FILES_CUT_END] = {
@@ -60,6 +73,16 @@ const char *box_file_cut_name(const box_files_answer *a)
         [BOX_FILES_CUT_SCAN] = "scan",       [BOX_FILES_CUT_TIME] = "time",
         [BOX_FILES_CUT_LINE_LENGTH] = "line"};
     return a->cut < BOX_FILES_CUT_END ? names[a->cut] : NULL;
+}
+
+json_t *box_file_success(const box_files_answer *a)
+{
+    const char *cut = box_file_cut_name(a);
+    json_t *j = json_object();
+    box_tool_set(j, "ok", json_true());
+    box_tool_set(j, "truncated", json_boolean((a->flags & BOX_FILES_TRUNCATED) != 0));
+    box_tool_set(j, "truncated_by", cut != NULL ? json_string(cut) : json_null());
+    return j;
 }
 
 /* --- what comes ------------------------------------------------------------------------------- */

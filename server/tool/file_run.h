@@ -36,7 +36,13 @@ int box_file_run_start(const box_tool_request *r, const box_files_ask *ask, box_
 
 /* "lines", "bytes", ...; NULL: nothing is missing. */
 const char *box_file_cut_name(const box_files_answer *a);
+/* {"ok":true,"truncated","truncated_by"} of an answer. */
+json_t *box_file_success(const box_files_answer *a);
+/* A text argument; empty when it is absent. */
+box_bytes box_file_argument(const json_t *arguments, const char *name);
 /* Adds a value that is taken. */
 void box_tool_set(json_t *object, const char *key, json_t *value);
 /* Adds text to run->output. */
 void box_file_say(box_file_run *run, const char *format, ...) BOX_PRINTF(2, 3);
+/* Adds a JSON string to it. */
+void box_file_say_text(box_file_run *run, const json_t *text);

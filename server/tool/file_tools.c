@@ -1,4 +1,4 @@
-/* Tools on files: read, write, edit, glob and grep (box-behaviour.md, section 14, without its
+/* Tools on files: read, write and edit (box-behaviour.md, section 14, without its
  * bugs). The sandbox's own file workers do the work, with the eyes and rights of its user. */
 #include <stdlib.h>
 #include <string.h>
@@ -10,17 +10,11 @@
 #include "tool/tools.h"
 #include "wire/codec.h"
 
-enum { READ_BYTES = BOX_FILES_DEFAULT_READ_BYTES, GLOB_MATCHES = 100, GREP_MATCHES = 200 };
+enum { READ_BYTES = BOX_FILES_DEFAULT_READ_BYTES };
 
 static const json_t *argument(const json_t *arguments, const char *name)
 {
     return json_object_get(arguments, name);
-}
-
-static box_bytes bytes_of(const json_t *arguments, const char *name)
-{
-    const json_t *v = argument(arguments, name);
-    return (box_bytes){.data = (const uint8_t *)json_string_value(v), .len = json_string_length(v)};
 }
 
 /* The schema has seen to its bounds. */
@@ -36,30 +30,9 @@ static bool is(const json_t *arguments, const char *name, const char *value)
     return text != NULL && strcmp(text, value) == 0;
 }
 
-static json_t *name_or_null(const char *name)
-{
-    return name != NULL ? json_string(name) : json_null();
-}
-
 static json_t *text_of(const box_buf *b)
 {
     return box_json_text(box_buf_len(b) > 0 ? (const char *)box_buf_data(b) : "", box_buf_len(b));
-}
-
-static void say_text(box_file_run *run, const json_t *text)
-{
-    box_error err;
-    if (box_buf_add(&run->output, json_string_value(text), json_string_length(text), &err) < 0)
-        abort(); /* only without memory: what a call answers is bounded */
-}
-
-static json_t *success(const box_files_answer *a)
-{
-    json_t *j = json_object();
-    box_tool_set(j, "ok", json_true());
-    box_tool_set(j, "truncated", json_boolean((a->flags & BOX_FILES_TRUNCATED) != 0));
-    box_tool_set(j, "truncated_by", name_or_null(box_file_cut_name(a)));
-    return j;
 }
 
 /* The path that was asked for, as it was found. */
@@ -78,9 +51,9 @@ static int64_t info_number(const box_file_run *run, const char *key)
 
 static void finish_directory(box_file_run *run, const box_files_answer *a, box_tool_result *r)
 {
-    r->json = success(a);
+    r->json = box_file_success(a);
     json_t *content = text_of(&run->data);
-    say_text(run, content);
+    box_file_say_text(run, content);
     box_tool_set(r->json, "content", content);
     box_tool_set(r->json, "is_directory", json_true());
     box_tool_set(r->json, "total", json_integer(a->total));
@@ -103,9 +76,9 @@ static void say_window(box_file_run *run, const box_files_answer *a)
 
 static void finish_text(box_file_run *run, const box_files_answer *a, box_tool_result *r)
 {
-    json_t *j = r->json = success(a);
+    json_t *j = r->json = box_file_success(a);
     json_t *content = text_of(&run->data);
-    say_text(run, content);
+    box_file_say_text(run, content);
     say_window(run, a);
     box_tool_set(j, "content", content);
     box_tool_set(j, "start_line", json_integer(a->start_line));
@@ -137,10 +110,10 @@ static void encode(const box_buf *data, box_buf *out)
 static void finish_base64(box_file_run *run, const box_files_answer *a, box_tool_result *r)
 {
     BOX_AUTO(box_buf_done) box_buf encoded = {0};
-    json_t *j = r->json = success(a);
+    json_t *j = r->json = box_file_success(a);
     encode(&run->data, &encoded);
     json_t *content = text_of(&encoded);
-    say_text(run, content);
+    box_file_say_text(run, content);
     box_tool_set(j, "content", content);
     box_tool_set(j, "encoding", json_string("base64"));
     box_tool_set(j, "byte_offset", json_integer(a->offset));
@@ -178,7 +151,7 @@ static int start_read(const box_tool_request *r, box_tool_done done, void *arg, 
     h->max_items = number(r->arguments, "limit", BOX_FILES_DEFAULT_LINES);
     h->max_bytes = number(r->arguments, "max_bytes", READ_BYTES);
     h->offset = number(r->arguments, "byte_offset", 0);
-    ask->path = bytes_of(r->arguments, "path");
+    ask->path = box_file_argument(r->arguments, "path");
     return box_file_run_start(r, ask, (box_file_run){.finish = finish_read}, (box_bytes){0}, done,
                               arg, out, err);
 }
@@ -203,7 +176,7 @@ static int start_write(const box_tool_request *r, box_tool_done done, void *arg,
 {
     BOX_AUTO(box_freep) box_files_ask *ask = box_alloc(sizeof *ask);
     BOX_AUTO(box_buf_done) box_buf decoded = {0};
-    box_bytes content = bytes_of(r->arguments, "content");
+    box_bytes content = box_file_argument(r->arguments, "content");
     if (is(r->arguments, "encoding", "base64")) {
         if (box_base64_decode((const char *)content.data, content.len, &decoded, err) < 0) {
             *err = (box_error){0};
@@ -215,7 +188,7 @@ static int start_write(const box_tool_request *r, box_tool_done done, void *arg,
     ask->head.permissions = -1;
     ask->head.flags = BOX_FILES_PARENTS |
                       (is(r->arguments, "mode", "append") ? BOX_FILES_APPEND : BOX_FILES_REPLACE);
-    ask->path = bytes_of(r->arguments, "path");
+    ask->path = box_file_argument(r->arguments, "path");
     return box_file_run_start(r, ask, (box_file_run){.finish = finish_write}, content, done, arg,
                               out, err);
 }
@@ -229,7 +202,7 @@ static void finish_edit(box_file_run *run, const box_files_answer *a, box_tool_r
     box_tool_set(r->json, "ok", json_true());
     box_tool_set(r->json, "path", path_of(run));
     box_tool_set(r->json, "replacements", json_integer(a->total));
-    say_text(run, diff);
+    box_file_say_text(run, diff);
     box_tool_set(r->json, "diff", diff);
 }
 
@@ -240,129 +213,11 @@ static int start_edit(const box_tool_request *r, box_tool_done done, void *arg, 
     ask->head.op = BOX_FILES_EDIT;
     ask->head.permissions = -1;
     ask->head.n_edits = 1;
-    ask->edits[0] = (box_files_edit){.old_data = bytes_of(r->arguments, "old_string"),
-                                     .new_data = bytes_of(r->arguments, "new_string"),
+    ask->edits[0] = (box_files_edit){.old_data = box_file_argument(r->arguments, "old_string"),
+                                     .new_data = box_file_argument(r->arguments, "new_string"),
                                      .all = json_is_true(argument(r->arguments, "replace_all"))};
-    ask->path = bytes_of(r->arguments, "path");
+    ask->path = box_file_argument(r->arguments, "path");
     return box_file_run_start(r, ask, (box_file_run){.finish = finish_edit}, (box_bytes){0}, done,
-                              arg, out, err);
-}
-
-/* --- glob, grep ------------------------------------------------------------------------------- */
-
-/* Directories nobody wants to look into. */
-static void skip_directories(box_files_ask *ask)
-{
-    static const char *const names[] = {".git", "node_modules", "__pycache__", ".venv",
-                                        "venv", ".tox",         "dist",        "build"};
-    for (size_t i = 0; i < BOX_COUNT(names); i++)
-        ask->skip[i] = (box_bytes){(const uint8_t *)names[i], strlen(names[i])};
-    ask->head.n_skip = BOX_COUNT(names);
-}
-
-static void say_rest(box_file_run *run, const box_files_answer *a)
-{
-    const char *cut = box_file_cut_name(a);
-    if ((a->flags & BOX_FILES_TRUNCATED) != 0)
-        box_file_say(run, "[more than this: cut by %s]\n", cut != NULL ? cut : "its size");
-}
-
-static void finish_glob(box_file_run *run, const box_files_answer *a, box_tool_result *r)
-{
-    json_t *matches = json_array();
-    size_t i;
-    json_t *info;
-    json_array_foreach(run->infos, i, info)
-    {
-        json_t *path = json_object_get(info, "path");
-        say_text(run, path);
-        box_file_say(run, "\n");
-        if (json_array_append(matches, path) < 0)
-            abort(); /* only without memory */
-    }
-    say_rest(run, a);
-    r->json = success(a);
-    box_tool_set(r->json, "preview", text_of(&run->output));
-    box_tool_set(r->json, "matches", matches);
-    box_tool_set(r->json, "total", json_integer(a->total));
-}
-
-/* The schema counts characters. */
-static int check_bytes(const json_t *arguments, const char *name, size_t most, box_error *err)
-{
-    char field[64];
-    (void)snprintf(field, sizeof field, "arguments.%s", name);
-    if (bytes_of(arguments, name).len <= most)
-        return 0;
-    return box_violation(err, field, "has more than %zu bytes", most);
-}
-
-static int start_glob(const box_tool_request *r, box_tool_done done, void *arg, box_tool_run **out,
-                      box_error *err)
-{
-    if (check_bytes(r->arguments, "pattern", BOX_FILES_GLOB_BYTES, err) < 0)
-        return -1;
-    BOX_AUTO(box_freep) box_files_ask *ask = box_alloc(sizeof *ask);
-    ask->head.op = BOX_FILES_GLOB;
-    ask->head.permissions = -1;
-    ask->head.max_items = GLOB_MATCHES;
-    ask->head.time_ns = BOX_FILES_GREP_SECONDS * BOX_SECOND;
-    ask->path = bytes_of(r->arguments, "path");
-    ask->pattern = bytes_of(r->arguments, "pattern");
-    skip_directories(ask);
-    return box_file_run_start(r, ask, (box_file_run){.finish = finish_glob}, (box_bytes){0}, done,
-                              arg, out, err);
-}
-
-static void finish_grep(box_file_run *run, const box_files_answer *a, box_tool_result *r)
-{
-    size_t i;
-    json_t *line;
-    json_array_foreach(run->lines, i, line)
-    {
-        say_text(run, json_object_get(line, "file"));
-        box_file_say(run, ":%lld:", (long long)json_integer_value(json_object_get(line, "line")));
-        say_text(run, json_object_get(line, "content"));
-        box_file_say(run, "\n");
-    }
-    say_rest(run, a);
-    r->json = success(a);
-    box_tool_set(r->json, "matches", json_incref(run->lines));
-    box_tool_set(r->json, "total", json_integer((json_int_t)json_array_size(run->lines)));
-    box_tool_set(r->json, "files_searched", json_integer(a->searched));
-}
-
-/* A pattern of a name alone is meant at any depth. */
-static box_bytes anywhere(box_bytes include, box_buf *to)
-{
-    box_error err;
-    if (include.len == 0 || memchr(include.data, '/', include.len) != NULL)
-        return include;
-    if (box_buf_add(to, "**/", 3, &err) < 0 || box_buf_add(to, include.data, include.len, &err) < 0)
-        abort(); /* only without memory: it is short */
-    return (box_bytes){box_buf_data(to), box_buf_len(to)};
-}
-
-static int start_grep(const box_tool_request *r, box_tool_done done, void *arg, box_tool_run **out,
-                      box_error *err)
-{
-    int bad = check_bytes(r->arguments, "pattern", BOX_FILES_MAX_PATTERN, err);
-    if ((bad | check_bytes(r->arguments, "include", BOX_FILES_GLOB_BYTES - strlen("**/"), err)) !=
-        0)
-        return -1;
-    BOX_AUTO(box_freep) box_files_ask *ask = box_alloc(sizeof *ask);
-    BOX_AUTO(box_buf_done) box_buf include = {.max_bytes = BOX_FILES_GLOB_BYTES};
-    ask->head.op = BOX_FILES_GREP;
-    ask->head.permissions = -1;
-    ask->head.max_items = GREP_MATCHES;
-    ask->head.max_bytes = BOX_FILES_DEFAULT_LINE_BYTES;
-    ask->head.time_ns = BOX_FILES_GREP_SECONDS * BOX_SECOND;
-    ask->path = bytes_of(r->arguments, "path");
-    ask->pattern = bytes_of(r->arguments, "pattern");
-    ask->include[0] = anywhere(bytes_of(r->arguments, "include"), &include);
-    ask->head.n_include = ask->include[0].len > 0 ? 1 : 0;
-    skip_directories(ask);
-    return box_file_run_start(r, ask, (box_file_run){.finish = finish_grep}, (box_bytes){0}, done,
                               arg, out, err);
 }
 
@@ -374,34 +229,28 @@ static int start_grep(const box_tool_request *r, box_tool_done done, void *arg, 
     "\"path\":{\"type\":\"string\",\"minLength\":1,\"maxLength\":4095,\"description\":\"A path "   \
     "in "                                                                                          \
     "the sandbox, absolute or below the workspace.\"}"
-#define WHERE                                                                                      \
-    "\"path\":{\"type\":\"string\",\"maxLength\":4095,\"description\":\"Where to look; the "       \
-    "workspace by default.\"}"
 #define ENCODING "\"encoding\":{\"type\":\"string\",\"enum\":[\"text\",\"base64\"]}"
-#define OBJECT(properties, required)                                                               \
-    "{\"type\":\"object\",\"properties\":{" properties "},\"required\":[" required                 \
-    "],\"additionalProperties\":false}"
 
 const box_tool box_file_tools[] = {
     {.name = "read",
      .description = "Reads a file of the sandbox, by lines or (encoding base64) by bytes, or lists "
                     "the names in a directory. What does not fit is said, and where to go on.",
-     .parameters =
-         OBJECT(PATH ",\"offset\":{\"type\":\"integer\",\"minimum\":1,\"maximum\":" MOST
-                     ",\"description\":\"First line, from "
-                     "1.\"},\"limit\":{\"type\":\"integer\",\"minimum\":1,\"maximum\":10000,"
-                     "\"description\":\"Most lines; 2000 by default.\"},"
-                     "\"max_bytes\":{\"type\":\"integer\",\"minimum\":1,\"maximum\":51200},"
-                     "\"byte_offset\":{\"type\":\"integer\",\"minimum\":0,\"maximum\":" MOST
-                     ",\"description\":\"First byte, "
-                     "instead of offset.\"}," ENCODING,
-                "\"path\""),
+     .parameters = BOX_TOOL_OBJECT(
+         PATH ",\"offset\":{\"type\":\"integer\",\"minimum\":1,\"maximum\":" MOST
+              ",\"description\":\"First line, from "
+              "1.\"},\"limit\":{\"type\":\"integer\",\"minimum\":1,\"maximum\":10000,"
+              "\"description\":\"Most lines; 2000 by default.\"},"
+              "\"max_bytes\":{\"type\":\"integer\",\"minimum\":1,\"maximum\":51200},"
+              "\"byte_offset\":{\"type\":\"integer\",\"minimum\":0,\"maximum\":" MOST
+              ",\"description\":\"First byte, "
+              "instead of offset.\"}," ENCODING,
+         "\"path\""),
      .need = BOX_TOOL_READS,
      .start = start_read},
     {.name = "write",
      .description = "Writes a file of the sandbox, whole or (mode append) behind what is there; "
                     "missing directories are made.",
-     .parameters = OBJECT(
+     .parameters = BOX_TOOL_OBJECT(
          PATH "," TEXT("content",
                        "What to write.") "," ENCODING
                                          ",\"mode\":{\"type\":\"string\",\"enum\":[\"overwrite\","
@@ -412,7 +261,7 @@ const box_tool box_file_tools[] = {
     {.name = "edit",
      .description = "Replaces a text in a file of the sandbox. It must occur exactly once, or "
                     "replace_all must be true. Answers the difference.",
-     .parameters = OBJECT(
+     .parameters = BOX_TOOL_OBJECT(
          PATH
          ",\"old_string\":{\"type\":\"string\",\"minLength\":1,\"description\":\"The text as "
          "it stands in the file.\"}," TEXT(
@@ -421,25 +270,5 @@ const box_tool box_file_tools[] = {
          "\"path\",\"old_string\",\"new_string\""),
      .need = BOX_TOOL_WRITES,
      .start = start_edit},
-    {.name = "glob",
-     .description = "Finds files by a pattern of their paths, the newest first, at most 100. `*` "
-                    "and `?` stay within a name, `**` crosses directories: `**/*.py` is every "
-                    "Python file. Directories such as .git and node_modules are left out.",
-     .parameters =
-         OBJECT("\"pattern\":{\"type\":\"string\",\"minLength\":1,\"maxLength\":1024}," WHERE,
-                "\"pattern\""),
-     .need = BOX_TOOL_READS,
-     .start = start_glob},
-    {.name = "grep",
-     .description =
-         "Finds lines of text files by a regular expression (PCRE), at most 200. include "
-         "limits it to files of a pattern, such as *.py. Directories such as .git and "
-         "node_modules are left out.",
-     .parameters =
-         OBJECT("\"pattern\":{\"type\":\"string\",\"minLength\":1,\"maxLength\":1024}," WHERE
-                ",\"include\":{\"type\":\"string\",\"maxLength\":1024}",
-                "\"pattern\""),
-     .need = BOX_TOOL_READS,
-     .start = start_grep},
 };
 const size_t box_n_file_tools = BOX_COUNT(box_file_tools);

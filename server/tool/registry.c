@@ -85,6 +85,7 @@ static const box_tool *own(size_t i)
         size_t n;
     } sets[] = {{box_command_tools, box_n_command_tools},
                 {box_file_tools, box_n_file_tools},
+                {box_search_tools, box_n_search_tools},
                 {&box_file_operation, 1}};
     for (size_t s = 0; s < BOX_COUNT(sets); s++) {
         if (i < sets[s].n)
