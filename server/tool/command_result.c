@@ -3,7 +3,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/clock.h"
 #include "tool/json.h"
@@ -184,16 +183,6 @@ static json_t *executor_error(const box_command_outcome *o)
     return o->error[0] != '\0' ? json_string(o->error) : json_null();
 }
 
-static json_t *now(void)
-{
-    char out[32];
-    struct tm tm;
-    time_t seconds = (time_t)(box_wall_ns() / (int64_t)BOX_SECOND);
-    size_t len =
-        gmtime_r(&seconds, &tm) != NULL ? strftime(out, sizeof out, "%Y-%m-%dT%H:%M:%SZ", &tm) : 0;
-    return json_stringn(out, len);
-}
-
 json_t *box_command_executor_json(const box_command_outcome *o, const char *tool)
 {
     const box_verdict *v = o->result.verdict;
@@ -211,6 +200,6 @@ json_t *box_command_executor_json(const box_command_outcome *o, const char *tool
     set(j, "error", executor_error(o));
     set(j, "metadata", metadata);
     set(j, "execution_time", json_real((double)v->wall_ns / (double)BOX_SECOND));
-    set(j, "timestamp", now());
+    set(j, "timestamp", box_json_now());
     return j;
 }

@@ -11,13 +11,17 @@
 
 enum { READ_BYTES = 1024 * 1024, LIST_ENTRIES = 1000 };
 
-static json_t *shape(const char *status, json_t *output, json_t *error)
+static json_t *shape(const box_file_run *run, const char *status, json_t *output, json_t *error)
 {
+    double seconds = (double)(box_now() - run->began) / (double)BOX_SECOND;
     json_t *j = json_object();
     box_tool_set(j, "tool_name", json_string("file_operation"));
     box_tool_set(j, "status", json_string(status));
     box_tool_set(j, "output", output);
     box_tool_set(j, "error", error);
+    box_tool_set(j, "metadata", json_object());
+    box_tool_set(j, "execution_time", json_real(seconds));
+    box_tool_set(j, "timestamp", box_json_now());
     return j;
 }
 
@@ -28,8 +32,7 @@ static bool is(const box_file_run *run, const char *operation)
 
 static json_t *refuse(const box_file_run *run, const char *error)
 {
-    (void)run;
-    return shape("error", json_string(""), json_string(error));
+    return shape(run, "error", json_string(""), json_string(error));
 }
 
 static void say_entry(box_file_run *run, const json_t *info)
@@ -77,8 +80,9 @@ static void write_output(box_file_run *run, const box_files_answer *a)
 static void finish(box_file_run *run, const box_files_answer *a, box_tool_result *r)
 {
     write_output(run, a);
-    r->json = shape("success", box_json_text(box_buf_data(&run->output), box_buf_len(&run->output)),
-                    json_null());
+    r->json =
+        shape(run, "success", box_json_text(box_buf_data(&run->output), box_buf_len(&run->output)),
+              json_null());
 }
 
 /* `exists` succeeds either way. */
@@ -86,7 +90,7 @@ static void absent(box_file_run *run, box_tool_result *r)
 {
     static const char text[] = "does not exist";
     box_file_say(run, "%s", text);
-    r->json = shape("success", json_string(text), json_null());
+    r->json = shape(run, "success", json_string(text), json_null());
 }
 
 static void fill(box_files_ask *ask, const char *operation)

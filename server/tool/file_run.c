@@ -237,6 +237,7 @@ int box_file_run_start(const box_tool_request *r, const box_files_ask *ask, box_
     own->base.cancel = cancel;
     own->done = done;
     own->arg = arg;
+    own->began = box_now();
     own->arguments = json_incref((json_t *)(uintptr_t)r->arguments);
     own->infos = json_array();
     own->lines = json_array();

@@ -1,6 +1,7 @@
 /* A file call under way for a tool, and what it gathers. */
 #pragma once
 
+#include "base/clock.h"
 #include "session/files.h"
 #include "tool/tool.h"
 
@@ -15,6 +16,7 @@ struct box_file_run {
     box_file_call *file;
     box_tool_done done;
     void *arg;
+    box_time began;
     json_t *arguments; /* a reference */
     box_file_finish *finish;
     /* How a call that failed looks; NULL: {"ok":false,"error":TEXT}. */

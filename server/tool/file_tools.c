@@ -49,14 +49,26 @@ static int64_t info_number(const box_file_run *run, const char *key)
 
 /* --- read ------------------------------------------------------------------------------------- */
 
+static json_t *number_or_null(int64_t n)
+{
+    return n > 0 ? json_integer(n) : json_null();
+}
+
 static void finish_directory(box_file_run *run, const box_files_answer *a, box_tool_result *r)
 {
     r->json = box_file_success(a);
     json_t *content = text_of(&run->data);
     box_file_say_text(run, content);
+    if ((a->flags & BOX_FILES_PAST_END) != 0)
+        box_file_say(run, "[past the end: the directory has %lld names]", (long long)a->total);
+    if (a->next_line > 0)
+        box_file_say(run, "\n[names %lld to %lld of %lld; go on with offset %lld]",
+                     (long long)a->start_line, (long long)a->end_line, (long long)a->total,
+                     (long long)a->next_line);
     box_tool_set(r->json, "content", content);
     box_tool_set(r->json, "is_directory", json_true());
     box_tool_set(r->json, "total", json_integer(a->total));
+    box_tool_set(r->json, "next_offset", number_or_null(a->next_line));
 }
 
 /* What a model has to know besides the text. */
@@ -83,9 +95,8 @@ static void finish_text(box_file_run *run, const box_files_answer *a, box_tool_r
     box_tool_set(j, "content", content);
     box_tool_set(j, "start_line", json_integer(a->start_line));
     box_tool_set(j, "end_line", json_integer(a->end_line));
-    box_tool_set(j, "next_offset", a->next_line > 0 ? json_integer(a->next_line) : json_null());
-    box_tool_set(j, "next_byte_offset",
-                 a->next_offset > 0 ? json_integer(a->next_offset) : json_null());
+    box_tool_set(j, "next_offset", number_or_null(a->next_line));
+    box_tool_set(j, "next_byte_offset", number_or_null(a->next_offset));
     box_tool_set(j, "total_lines",
                  a->total_lines >= 0 ? json_integer(a->total_lines) : json_null());
     box_tool_set(j, "past_end", json_boolean((a->flags & BOX_FILES_PAST_END) != 0));
@@ -120,8 +131,7 @@ static void finish_base64(box_file_run *run, const box_files_answer *a, box_tool
     box_tool_set(j, "length", json_integer((json_int_t)box_buf_len(&run->data)));
     box_tool_set(j, "size_bytes", json_integer(info_number(run, "size")));
     box_tool_set(j, "has_more", json_boolean(a->next_offset > 0));
-    box_tool_set(j, "next_byte_offset",
-                 a->next_offset > 0 ? json_integer(a->next_offset) : json_null());
+    box_tool_set(j, "next_byte_offset", number_or_null(a->next_offset));
     box_tool_set(j, "max_bytes", json_integer(number(run->arguments, "max_bytes", READ_BYTES)));
 }
 

@@ -2,8 +2,10 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/alloc.h"
+#include "base/clock.h"
 #include "base/limits.h"
 #include "tool/excerpt.h"
 
@@ -79,6 +81,16 @@ json_t *box_json_buf(const box_buf *text)
     if (v == NULL)
         abort(); /* only without memory */
     return v;
+}
+
+json_t *box_json_now(void)
+{
+    char out[32];
+    struct tm tm;
+    time_t seconds = (time_t)(box_wall_ns() / (int64_t)BOX_SECOND);
+    size_t len =
+        gmtime_r(&seconds, &tm) != NULL ? strftime(out, sizeof out, "%Y-%m-%dT%H:%M:%SZ", &tm) : 0;
+    return json_stringn(out, len);
 }
 
 char *box_json_print(const json_t *value)

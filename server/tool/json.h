@@ -22,5 +22,8 @@ json_t *box_json_text(const void *data, size_t len);
 /* The same of a buffer that holds such text already. */
 json_t *box_json_buf(const box_buf *text);
 
+/* The present time, UTC, as 2026-01-02T03:04:05Z. */
+json_t *box_json_now(void);
+
 /* The text of a value, compact, on the heap (free). Never NULL. */
 char *box_json_print(const json_t *value);

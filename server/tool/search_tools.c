@@ -1,4 +1,5 @@
 /* Tools that look for files: glob and grep (box-behaviour.md, section 14, without its bugs). */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,7 +9,8 @@
 #include "tool/json.h"
 #include "tool/tools.h"
 
-enum { GLOB_MATCHES = 100, GREP_MATCHES = 200 };
+/* Matches, and bytes of what a model is shown of them. */
+enum { GLOB_MATCHES = 100, GREP_MATCHES = 200, SHOWN_BYTES = 50 * 1024 };
 
 /* Directories nobody wants to look into. */
 static void skip_directories(box_files_ask *ask)
@@ -20,28 +22,46 @@ static void skip_directories(box_files_ask *ask)
     ask->head.n_skip = BOX_COUNT(names);
 }
 
-static void say_rest(box_file_run *run, const box_files_answer *a)
+/* One more match has room; the first always has. */
+static bool fits(const box_file_run *run, size_t more)
 {
-    const char *cut = box_file_cut_name(a);
-    if ((a->flags & BOX_FILES_TRUNCATED) != 0)
+    size_t len = box_buf_len(&run->output);
+    return len == 0 || len + more <= SHOWN_BYTES;
+}
+
+/* What every search answers; the output ends with what is missing. */
+static json_t *end_search(box_file_run *run, const box_files_answer *a, bool all_fit)
+{
+    box_files_answer said = *a;
+    if (!all_fit) {
+        said.flags |= BOX_FILES_TRUNCATED;
+        said.cut = BOX_FILES_CUT_BYTES;
+    }
+    const char *cut = box_file_cut_name(&said);
+    if ((said.flags & BOX_FILES_TRUNCATED) != 0)
         box_file_say(run, "[more than this: cut by %s]\n", cut != NULL ? cut : "its size");
+    return box_file_success(&said);
+}
+
+static void append(json_t *list, json_t *value)
+{
+    if (json_array_append(list, value) < 0)
+        abort(); /* only without memory */
 }
 
 static void finish_glob(box_file_run *run, const box_files_answer *a, box_tool_result *r)
 {
     json_t *matches = json_array();
-    size_t i;
-    json_t *info;
-    json_array_foreach(run->infos, i, info)
-    {
-        json_t *path = json_object_get(info, "path");
+    size_t n = json_array_size(run->infos), i;
+    for (i = 0; i < n; i++) {
+        json_t *path = json_object_get(json_array_get(run->infos, i), "path");
+        if (!fits(run, json_string_length(path) + strlen("\n")))
+            break;
         box_file_say_text(run, path);
         box_file_say(run, "\n");
-        if (json_array_append(matches, path) < 0)
-            abort(); /* only without memory */
+        append(matches, path);
     }
-    say_rest(run, a);
-    r->json = box_file_success(a);
+    r->json = end_search(run, a, i == n);
     box_tool_set(r->json, "preview", box_json_buf(&run->output));
     box_tool_set(r->json, "matches", matches);
     box_tool_set(r->json, "total", json_integer(a->total));
@@ -76,19 +96,28 @@ static int start_glob(const box_tool_request *r, box_tool_done done, void *arg, 
 
 static void finish_grep(box_file_run *run, const box_files_answer *a, box_tool_result *r)
 {
-    size_t i;
-    json_t *line;
-    json_array_foreach(run->lines, i, line)
-    {
-        box_file_say_text(run, json_object_get(line, "file"));
-        box_file_say(run, ":%lld:", (long long)json_integer_value(json_object_get(line, "line")));
-        box_file_say_text(run, json_object_get(line, "content"));
+    json_t *matches = json_array();
+    size_t n = json_array_size(run->lines), i;
+    for (i = 0; i < n; i++) {
+        json_t *line = json_array_get(run->lines, i);
+        const json_t *file = json_object_get(line, "file");
+        const json_t *content = json_object_get(line, "content");
+        char number[32];
+        int digits =
+            snprintf(number, sizeof number,
+                     ":%lld:", (long long)json_integer_value(json_object_get(line, "line")));
+        if (!fits(run, json_string_length(file) + (size_t)digits + json_string_length(content) +
+                           strlen("\n")))
+            break;
+        box_file_say_text(run, file);
+        box_file_say(run, "%s", number);
+        box_file_say_text(run, content);
         box_file_say(run, "\n");
+        append(matches, line);
     }
-    say_rest(run, a);
-    r->json = box_file_success(a);
-    box_tool_set(r->json, "matches", json_incref(run->lines));
-    box_tool_set(r->json, "total", json_integer((json_int_t)json_array_size(run->lines)));
+    r->json = end_search(run, a, i == n);
+    box_tool_set(r->json, "total", json_integer((json_int_t)json_array_size(matches)));
+    box_tool_set(r->json, "matches", matches);
     box_tool_set(r->json, "files_searched", json_integer(a->searched));
 }
 

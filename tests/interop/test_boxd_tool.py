@@ -627,8 +627,18 @@ class Files(Tools):
         self.put("d/one", b"")
         self.put("d/.two", b"")
         _, result = self.call("read", path="d")
-        self.assertEqual((result["is_directory"], result["content"], result["total"]),
-                         (True, ".two\none", 2))
+        self.assertEqual((result["is_directory"], result["content"], result["total"], result["next_offset"]),
+                         (True, ".two\none", 2, None))
+        self.client.run("mkdir many; cd many; touch $(seq 10001 12500)", self.sid)
+        answer, result = self.call("read", path="many")
+        self.assertEqual((result["truncated_by"], result["total"], result["next_offset"]),
+                         ("entries", 2500, 2001))
+        self.assertTrue(answer.output.endswith("\n[names 1 to 2000 of 2500; go on with offset 2001]"))
+        answer, result = self.call("read", path="many", offset=2001)
+        self.assertEqual((result["content"].split("\n")[0], result["truncated"], result["next_offset"]),
+                         ("12001", False, None))
+        answer, _ = self.call("read", path="many", offset=2501)
+        self.assertEqual(answer.output, "[past the end: the directory has 2500 names]")
 
     def test_what_the_file_is_the_reason_of_is_an_answer(self):
         """E15: ok:false for all of them, never an error of the call."""
@@ -699,6 +709,20 @@ class Files(Tools):
                          (200, True, "matches"))
         _, result = self.call("grep", pattern="hhhh", path="lines")
         self.assertTrue(result["matches"][0]["content"].endswith("... [truncated]"))
+
+    def test_what_is_found_is_shown_up_to_50_kib(self):
+        """Of long paths and lines a model gets fewer than the count allows, and is told."""
+        folder = "/".join(["d" * 200] * 5)
+        self.client.run(f"mkdir -p {folder}; cd {folder}; for i in $(seq 100 199); do echo {'y' * 400} >f$i; done",
+                        self.sid)
+        for tool in ("glob", "grep"):
+            answer, result = self.call(tool, pattern="**/f*" if tool == "glob" else "y")
+            self.assertEqual((result["truncated"], result["truncated_by"]), (True, "bytes"), tool)
+            self.assertTrue(answer.output.endswith("\n[more than this: cut by bytes]\n"), tool)
+            shown = answer.output.encode()
+            self.assertGreater(len(shown), 48 * 1024, tool)
+            self.assertLess(len(shown), 50 * 1024 + 64, tool)
+            self.assertEqual(len(result["matches"]), len(shown.splitlines()) - 1, tool)
 
     def test_they_need_a_session(self):
         for sid in ("", "none"):
@@ -788,9 +812,11 @@ class FileOperation(Tools):
 
     def test_all_operations(self):
         name = "d/a \"b'$x"
-        self.assertEqual(self.operate("exists", name), {
-            "tool_name": "file_operation", "status": "success", "output": "does not exist",
-            "error": None})
+        result = self.operate("exists", name)
+        self.assertRegex(result.pop("timestamp"), r"^20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ$")
+        self.assertGreater(result.pop("execution_time"), 0)
+        self.assertEqual(result, {"tool_name": "file_operation", "status": "success",
+                                  "output": "does not exist", "error": None, "metadata": {}})
         self.assertEqual(self.operate("create", name)["status"], "success")
         self.assertEqual(self.operate("read", name)["output"], "")
         self.operate("write", name, content="hé\n")
@@ -806,8 +832,10 @@ class FileOperation(Tools):
                                 ("delete", "/"), ("delete", "/usr"), ("write", "/etc/x")):
             arguments = {"content": "x"} if operation == "write" else {}
             result = self.operate(operation, path, **arguments)
-            self.assertEqual(result["status"], "error", (operation, path))
+            self.assertEqual((result["status"], result["output"], result["metadata"]), ("error", "", {}),
+                             (operation, path))
             self.assertTrue(result["error"])
+            self.assertIn("timestamp", result)
         self.assertEqual(self.client.out(["echo", "alive"], self.sid), "alive")
 
 
