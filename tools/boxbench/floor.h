@@ -2,6 +2,8 @@
  * at. */
 #pragma once
 
+#include <sys/types.h>
+
 #include "base/error.h"
 #include "stats.h"
 
@@ -13,8 +15,12 @@ int bench_floor_spawn(const char *program, size_t rounds, bench_case *out, box_e
 int bench_floor_spawn_all(const char *program, size_t rounds, bench_case *out, box_error *err)
     BOX_MUST_USE;
 
-/* clone3 with seven new namespaces (user, mount, pid, net, ipc, uts, cgroup), an id map, a tmpfs
- * root with read-only /usr, private /proc /tmp /workspace, no capabilities, no_new_privs; then exec
- * of the program, and wait. Needs root. */
+/* A bare sandbox, made, used for the program and removed: clone3 with seven new namespaces (user,
+ * mount, pid, net, ipc, uts, cgroup), an id map, the mounts and control groups with limits that one
+ * of Box's has, no capabilities, no_new_privs, a seccomp filter of the same size; exec, and wait.
+ * Needs root. */
 int bench_floor_clone(const char *program, size_t rounds, bench_case *out, box_error *err)
     BOX_MUST_USE;
+
+/* Waits for its end by exit 0. */
+int bench_wait_zero(pid_t pid, const char *what, box_error *err) BOX_MUST_USE;
