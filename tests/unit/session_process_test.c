@@ -192,6 +192,54 @@ static void a_session_has_only_so_many(void **state)
     process_rig_failed(&c, BOX_PROCESS_NOT_FOUND);
 }
 
+/* Of those that ended. */
+static void is_remembered(rig *r, const char *id, bool remembered)
+{
+    process_call c;
+    process_rig_get(r, &c, id);
+    if (!remembered) {
+        process_rig_failed(&c, BOX_PROCESS_NOT_FOUND);
+        return;
+    }
+    assert_int_equal(c.state, BOX_PROCESS_EXITED);
+    assert_int_equal(c.verdict.exit_code, 3);
+}
+
+static void records_stay_for_an_hour(void **state)
+{
+    rig *r = *state;
+    process_rig_start_and_run(r, "lives"); /* so that the session does */
+    process_rig_start_and_run(r, "first");
+    process_rig_end(r, process_rig_newest(r), (box_agent_run_exit){.exit_code = 3});
+    rig_wait(r, 1800 * BOX_SECOND);
+    process_rig_start_and_run(r, "second");
+    process_rig_end(r, process_rig_newest(r), (box_agent_run_exit){.exit_code = 3});
+    rig_wait(r, 1790 * BOX_SECOND);
+    is_remembered(r, "first", true);
+    rig_wait(r, 20 * BOX_SECOND);
+    is_remembered(r, "first", false);
+    is_remembered(r, "second", true);
+    assert_int_equal(process_rig_sandbox(r)->forgets, 1); /* the agent forgets it too */
+    rig_wait(r, 1800 * BOX_SECOND);
+    is_remembered(r, "second", false);
+}
+
+static void the_oldest_of_too_many_records_goes(void **state)
+{
+    rig *r = *state;
+    char id[16];
+    for (int i = 0; i <= BOX_MAX_ENDED_PROCESSES; i++) {
+        (void)snprintf(id, sizeof id, "p%d", i);
+        process_rig_start_and_run(r, id);
+        process_rig_end(r, process_rig_newest(r), (box_agent_run_exit){.exit_code = 3});
+        rig_wait(r, BOX_SECOND);
+    }
+    is_remembered(r, "p0", false);
+    is_remembered(r, "p1", true);
+    is_remembered(r, id, true);
+    assert_int_equal(process_rig_sandbox(r)->forgets, 1);
+}
+
 /* --- agents that die -------------------------------------------------------------------------- */
 
 static void the_agent_dies_under_a_start(void **state)
@@ -405,6 +453,8 @@ int main(void)
         RIG(own_limits_lie_within_the_sessions),
         RIG(only_its_own_kills_count_for_one_with_limits),
         RIG(a_session_has_only_so_many),
+        RIG(records_stay_for_an_hour),
+        RIG(the_oldest_of_too_many_records_goes),
         RIG(the_agent_dies_under_a_start),
         RIG(the_agent_dies_under_all_that_wait),
         RIG(an_agent_that_does_not_stop_it_is_broken),
