@@ -204,8 +204,7 @@ static void run_ended(box_agent *a, box_managed *m)
     m->run = NULL;
     bool succeeded = c->exit.signal == 0 && c->exit.exit_code == 0;
     box_end_let_go(a, c);
-    if (box_time_left(a->now, m->began_at) >= BOX_RESTART_GOOD_RUN_SECONDS * BOX_SECOND)
-        m->row = 0;
+    m->row = box_restart_row(m->row, box_time_left(a->now, m->began_at));
     after_run(a, m, succeeded);
 }
 

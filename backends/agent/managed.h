@@ -64,5 +64,7 @@ box_managed *box_processes_after(const box_processes *t, const box_managed *m);
 
 /* The pause before the next start: first, doubled `row` times, at most `longest`. */
 uint64_t box_restart_pause(uint64_t first_ns, uint64_t longest_ns, uint32_t row);
+/* The row after a run of that length: a long one begins a new row. */
+uint32_t box_restart_row(uint32_t row, uint64_t ran_ns);
 /* Is it to be started again, after `row` restarts, when it ended so? */
 bool box_restart_wanted(const box_agent_manage *conf, uint32_t row, bool succeeded);

@@ -73,6 +73,11 @@ uint64_t box_restart_pause(uint64_t first_ns, uint64_t longest_ns, uint32_t row)
     return pause < longest_ns ? pause : longest_ns;
 }
 
+uint32_t box_restart_row(uint32_t row, uint64_t ran_ns)
+{
+    return ran_ns >= BOX_RESTART_GOOD_RUN_SECONDS * BOX_SECOND ? 0 : row;
+}
+
 bool box_restart_wanted(const box_agent_manage *conf, uint32_t row, bool succeeded)
 {
     if (conf->max_restarts != 0 && row >= conf->max_restarts)

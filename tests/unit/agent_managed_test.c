@@ -36,6 +36,14 @@ static void pauses_double_up_to_the_longest(void **state)
     assert_int_equal(box_restart_pause(1, UINT64_MAX, 80), UINT64_MAX);
 }
 
+static void a_long_run_begins_a_new_row(void **state)
+{
+    (void)state;
+    assert_int_equal(box_restart_row(7, 0), 7);
+    assert_int_equal(box_restart_row(7, 600 * BOX_SECOND - 1), 7);
+    assert_int_equal(box_restart_row(7, 600 * BOX_SECOND), 0);
+}
+
 static void the_policy_says_whether_it_begins_again(void **state)
 {
     (void)state;
@@ -56,6 +64,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_table_has_an_end_and_its_places_come_back),
         cmocka_unit_test(pauses_double_up_to_the_longest),
+        cmocka_unit_test(a_long_run_begins_a_new_row),
         cmocka_unit_test(the_policy_says_whether_it_begins_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -307,7 +307,9 @@ static int token_create(cli *c, int argc, char **argv)
         {.name = "scope",
          .key = OPT_SCOPE,
          .arg = "SCOPE[,SCOPE...]",
-         .doc = "what it may do, such as session.read,session.write,exec.write"},
+         .doc = "what it may do, of session.read session.write exec.write process.read "
+                "process.write file.read file.write tool.call skill.read skill.write image.read "
+                "image.write admin.read admin.write tenants.act, as far as you may"},
         {.name = "ttl",
          .key = OPT_TTL,
          .arg = "TIME",

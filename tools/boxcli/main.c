@@ -27,7 +27,7 @@ static int list_commands(FILE *to, const char *noun)
         for (const cli_command *c = tables[i]; c->noun != NULL; c++) {
             if (noun != NULL && strcmp(noun, c->noun) != 0)
                 continue;
-            fprintf(to, "  %-10s %-7s %s\n", c->noun, c->verb != NULL ? c->verb : "", c->summary);
+            fprintf(to, "  %-12s %-7s %s\n", c->noun, c->verb != NULL ? c->verb : "", c->summary);
             n++;
         }
     }
@@ -71,14 +71,13 @@ static const char options_text[] =
     "  --tenant=ID         act as this tenant (needs scope tenants.act)\n"
     "  --help, --version\n"
     "\n"
-    "run, exec, attach and mcp-server run end with the program's exit code, 128 + N when signal N "
-    "ended it,\n"
-    "124 when it timed out, 125 for all that is not the program's (Box failed, boxcli was misused, "
-    "the output\n"
-    "cannot be written), 126 when it cannot be executed, 127 when it does not exist. Other "
-    "commands end with 0 (done), "
-    "1 (failed)\n"
-    "or 2 (misused). All end with 141 when the reader of their output went away.\n";
+    "run, exec, attach and mcp-server run end with the program's exit code, 128 + N when signal N\n"
+    "ended it, 124 when it timed out, 125 for all that is not the program's (Box failed, boxcli "
+    "was\n"
+    "misused, the output cannot be written), 126 when it cannot be executed, 127 when it does not\n"
+    "exist. Other commands end with 0 (done), 1 (failed) or 2 (misused). All end with 141 when "
+    "the\n"
+    "reader of their output went away.\n";
 
 /* In one write: it is longer than the stream's buffer, and why a part of it failed would be lost.
  */
