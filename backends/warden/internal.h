@@ -182,6 +182,8 @@ struct box_warden {
     size_t n_standbys;
     size_t n_preparing;  /* of them */
     box_time prepare_at; /* after a failure: not before; 0 = at once */
+    box_time worked_at;  /* when a job was last queued, or done */
+    bool rests;          /* until it is quiet no standby is begun */
     bool to_announce;    /* one that is ready may be known to nobody */
     bool deferred;       /* a job of the queue waits for its time alone */
     size_t n_waiters;

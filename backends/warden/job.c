@@ -29,6 +29,7 @@ warden_job *box_warden_job_new(job_kind kind, warden_sandbox *s, uint64_t conn, 
 void box_warden_job_free(box_warden *w, warden_job *job)
 {
     w->n_creates -= job->kind == JOB_CREATE ? 1 : 0;
+    w->worked_at = box_now();
     box_warden_watch_close(w, &job->helper);
     box_closep(&job->listen_fd);
     box_closep(&job->pidfd);
@@ -38,6 +39,7 @@ void box_warden_job_free(box_warden *w, warden_job *job)
 void box_warden_job_queue(box_warden *w, warden_job *job)
 {
     box_list_append(&w->queue, &job->link);
+    w->worked_at = box_now();
     w->n_creates += job->kind == JOB_CREATE ? 1 : 0;
     w->n_queue += job->conn != 0 ? 1 : 0;
 }

@@ -223,8 +223,20 @@ static void end_late(box_warden *w)
     }
 }
 
+static bool is_time(box_warden *w)
+{
+    size_t ready = w->n_standbys - w->n_preparing;
+    if (ready == 0 || ready * 2 < (size_t)w->config->standbys)
+        return true;
+    box_time quiet_at = box_time_add(w->worked_at, BOX_WARDEN_QUIET_MS * BOX_MS);
+    bool quiet = w->n_running == 0 && box_now() >= quiet_at;
+    w->rests = !quiet && w->n_running == 0; /* else an event comes */
+    return quiet;
+}
+
 void box_warden_standbys_fill(box_warden *w)
 {
+    w->rests = false;
     end_late(w);
     if (w->to_announce)
         announce(w);
@@ -234,6 +246,8 @@ void box_warden_standbys_fill(box_warden *w)
     if (w->prepare_at != 0 && box_now() < w->prepare_at)
         return;
     w->prepare_at = 0;
+    if (w->n_standbys >= (size_t)w->config->standbys || !is_time(w))
+        return;
     while (w->n_standbys < (size_t)w->config->standbys && w->n_preparing < MAKING) {
         box_error err;
         if (add(w, &err) == 0)

@@ -353,7 +353,8 @@ static int wait_and_handle(box_warden *w, box_error *err)
     struct epoll_event e;
     /* One at a time: no event of a batch can then name something an earlier one has freed. */
     int n = epoll_wait(w->epoll, &e, 1,
-                       w->deferred       ? BOX_WARDEN_DYING_MS
+                       w->rests          ? BOX_WARDEN_QUIET_MS
+                       : w->deferred     ? BOX_WARDEN_DYING_MS
                        : w->fill_at != 0 ? BOX_DISK_FILL_MS
                        : ticks           ? TICK_MS
                                          : -1);

@@ -311,11 +311,12 @@
  * table's lock: some microseconds. The largest tenants come first. */
 #define BOX_EVICT_LOOKS 256
 /* Sandboxes kept ready for those to come (box.warm_pool): each costs what an idle session costs.
- * How many are made at once, so that callers' own creates find helpers; how long after one was
- * taken the next is begun; and the pause after a failure, doubled from the first to the second. */
+ * How many are made at once, so that callers' own creates find helpers; how long after the last
+ * was taken the next is begun while half of them are there; and the pause after a failure, doubled
+ * from the first to the second. */
 #define BOX_MAX_WARM_POOL          64
 #define BOX_POOL_MAKING            2
-#define BOX_POOL_PAUSE_MS          5
+#define BOX_POOL_PAUSE_MS          20
 #define BOX_POOL_RETRY_MS          200
 #define BOX_POOL_MAX_RETRY_SECONDS 60
 /* Files with CPU times that all sessions together keep open, two each, so that those that run one
@@ -529,6 +530,9 @@
 /* Helpers that wait for a create (and what boxd keeps in mind of them); each is two
  * processes, a network namespace and, on hybrid hosts, 13 control groups. */
 #define BOX_WARDEN_MAX_STANDBYS 64
+/* While half of them are there, the next is begun only when nothing was made or removed for this
+ * long: it takes a processor for 3 ms from those who wait for an answer. */
+#define BOX_WARDEN_QUIET_MS 3
 /* A helper that runs longer hangs (a frozen cgroup, a dead disk): it is killed and the request
  * answered with an error. */
 #define BOX_WARDEN_HELPER_SECONDS 30

@@ -324,10 +324,23 @@ static void one_died(void *arg)
     box_pool_look(p);
 }
 
-/* Those who take come first: making one costs a processor for a millisecond. */
+static bool is_half_full(box_pool *p)
+{
+    box_lock_take(&p->all->lock);
+    bool half = p->ready * 2 >= p->wanted;
+    box_lock_release(&p->all->lock);
+    return half;
+}
+
+/* Those who take come first while there is enough for them: making one costs a processor for some
+ * milliseconds. */
 static void taken(void *arg)
 {
     box_pool *p = arg;
+    if (!is_half_full(p)) {
+        box_pool_look(p);
+        return;
+    }
     if (p->timer == NULL)
         p->timer = box_timer_new(p->loop, box_pool_look, p);
     box_timer_set(p->timer, box_time_add(box_loop_now(p->loop), BOX_POOL_PAUSE_MS * BOX_MS));
