@@ -279,6 +279,27 @@ class Machine(Case):
         self.has(self.elsewhere("true", "setarch", "--uname-2.6"), "kernel", "fail", "2.6.",
                  "6.1 or later")
 
+    def refusing(self, what):
+        """The machine with the seccomp filter of weak.c."""
+        weak = self.folder.file("weak")
+        source = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "hostile", "weak.c")
+        done = boxd_lib.run_quietly(["gcc", "-w", "-o", weak, source])
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return self.elsewhere("true", weak, what, "/usr/bin/env")
+
+    def test_no_filters_and_no_landlock(self):
+        rows = self.refusing("no-filters")
+        self.has(rows, "seccomp", "fail", "not implemented", "CONFIG_SECCOMP_FILTER")
+        self.has(rows, "landlock", "ok", "ABI")
+        rows = self.refusing("no-landlock")
+        self.has(rows, "seccomp", "ok")
+        self.has(rows, "landlock", "warn", "not in this kernel", "CONFIG_SECURITY_LANDLOCK")
+        self.has(self.refusing("landlock-off"), "landlock", "warn", "switched off at boot", "lsm=")
+
+    def test_user_namespaces_that_are_refused(self):
+        self.has(self.refusing("no-userns"), "user namespaces", "fail", "not permitted",
+                 "seccomp filter around it")
+
     def test_user_namespaces_that_are_switched_off(self):
         rows = self.with_value("/proc/sys/user/max_user_namespaces", 0)
         self.has(rows, "user namespaces", "fail", "is 0", "sysctl -w user.max_user_namespaces=")

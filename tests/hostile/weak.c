@@ -1,6 +1,7 @@
 /* weak WHAT PROGRAM ARGUMENTS...: runs a program on a weaker host, by a seccomp filter that refuses
  * what such a host refuses. WHAT: old-kernel (ENOSYS for newer calls that Box has another way for),
- * no-clone3 (an engine's profile), no-userns (EPERM, as AppArmor or a sysctl says). */
+ * no-clone3 (an engine's profile), no-userns (EPERM, as AppArmor or a sysctl says), no-filters
+ * (no more seccomp filters), no-landlock (not in the kernel), landlock-off (at boot). */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <linux/audit.h>
@@ -60,6 +61,12 @@ static int build(filter *f, const char *what)
         refuse(f, SYS_clone3, ENOSYS);
         refuse_flag(f, SYS_clone, CLONE_NEWUSER, EPERM);
         refuse_flag(f, SYS_unshare, CLONE_NEWUSER, EPERM);
+    } else if (strcmp(what, "no-filters") == 0) {
+        refuse(f, SYS_seccomp, ENOSYS);
+    } else if (strcmp(what, "no-landlock") == 0) {
+        refuse(f, SYS_landlock_create_ruleset, ENOSYS);
+    } else if (strcmp(what, "landlock-off") == 0) {
+        refuse(f, SYS_landlock_create_ruleset, EOPNOTSUPP);
     } else {
         return -1;
     }

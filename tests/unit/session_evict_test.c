@@ -255,6 +255,29 @@ static void a_session_without_idle_end_ends_with_its_lifetime(void **state)
     rig_done(&r);
 }
 
+/* Records of sessions that ended have a limit of their own. */
+static void the_oldest_of_too_many_records_goes(void **state)
+{
+    (void)state;
+    rig r;
+    char id[16];
+    rig_init(&r, NULL);
+    for (int i = 0; i <= BOX_MAX_SESSION_RECORDS; i++) {
+        (void)snprintf(id, sizeof id, "s%d", i);
+        assert_int_equal(create(&r, "t", id, NULL), BOX_NONE);
+        answer a = {0};
+        box_session_stop(r.all, "t", id, answer_done, &a);
+        rig_settle(&r);
+        assert_int_equal(a.info.state, BOX_SESSION_STOPPED);
+        answer_free(&a);
+    }
+    assert_int_equal(create(&r, "u", "s0", NULL), BOX_NONE); /* another tenant's count is its own */
+    assert_int_equal(state_of(&r, "t", "s0").state, 0);
+    assert_int_equal(state_of(&r, "t", "s1").state, BOX_SESSION_STOPPED);
+    assert_int_equal(state_of(&r, "t", id).state, BOX_SESSION_STOPPED);
+    rig_done(&r);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -267,6 +290,7 @@ int main(void)
         cmocka_unit_test(nobody_pushes_out_one_who_has_no_more_than_he),
         cmocka_unit_test(no_idle_end_is_for_those_who_may),
         cmocka_unit_test(a_session_without_idle_end_ends_with_its_lifetime),
+        cmocka_unit_test(the_oldest_of_too_many_records_goes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
