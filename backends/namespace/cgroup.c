@@ -107,7 +107,8 @@ static int make_one(const box_cgroup_tree *t, uid_t owner, box_error *err)
         return -1;
     if ((t->controllers & BOX_CG_PIDS) != 0 && leave_pids(session, err) < 0)
         return box_wrap(err, "limit of all processes");
-    if (mkdirat(session, "agent", 0755) < 0 || mkdirat(session, "box", 0755) < 0)
+    if ((t->version == 2 && mkdirat(session, "agent", 0755) < 0) ||
+        mkdirat(session, "box", 0755) < 0)
         return box_fail_errno(err, "make the sandbox's control groups");
     if (t->version == 2)
         return delegate(session, owner, err);
@@ -174,22 +175,39 @@ static int limit_cpu(int dir, uint32_t version, int32_t millis, box_error *err)
     return box_fd_write_file(dir, "cpu.max", text, err);
 }
 
+/* Of v1's S: what S/box may have, and the agent beside it. */
+static int limit_whole(const box_cgroup_tree *t, int64_t memory_bytes, int64_t pids, box_error *err)
+{
+    BOX_AUTO(box_closep) int dir = box_cgroup_open(t, "");
+    if (dir < 0)
+        return box_fail_errno(err, "open the sandbox's control group");
+    if ((t->controllers & BOX_CG_MEMORY) != 0 && memory_bytes != 0 &&
+        limit_memory(dir, t->version, memory_bytes + BOX_AGENT_MEMORY_BYTES, err) < 0)
+        return box_wrap(err, "memory limit");
+    if ((t->controllers & BOX_CG_PIDS) != 0 && pids != 0 &&
+        box_cgroup_set(dir, "pids.max", pids + BOX_AGENT_PIDS, err) < 0)
+        return box_wrap(err, "pids limit");
+    return 0;
+}
+
 static int limit_one(const box_cgroup_tree *t, const box_sandbox_record *r,
                      const box_warden_limits *limits, box_error *err)
 {
+    int64_t memory_bytes = limits->memory_bytes != 0 ? limits->memory_bytes + r->tmpfs_bytes : 0;
+    int64_t pids = limits->pids != 0 ? limits->pids + BOX_SANDBOX_OWN_PIDS : 0;
     BOX_AUTO(box_closep) int dir = box_cgroup_open(t, "/box");
     if (dir < 0)
         return box_fail_errno(err, "open the sandbox's control group");
-    if ((t->controllers & BOX_CG_MEMORY) != 0 && limits->memory_bytes != 0 &&
-        limit_memory(dir, t->version, limits->memory_bytes + r->tmpfs_bytes, err) < 0)
+    if ((t->controllers & BOX_CG_MEMORY) != 0 && memory_bytes != 0 &&
+        limit_memory(dir, t->version, memory_bytes, err) < 0)
         return box_wrap(err, "memory limit");
-    if ((t->controllers & BOX_CG_PIDS) != 0 && limits->pids != 0 &&
-        box_cgroup_set(dir, "pids.max", limits->pids + BOX_SANDBOX_OWN_PIDS, err) < 0)
+    if ((t->controllers & BOX_CG_PIDS) != 0 && pids != 0 &&
+        box_cgroup_set(dir, "pids.max", pids, err) < 0)
         return box_wrap(err, "pids limit");
     if ((t->controllers & BOX_CG_CPU) != 0 && limits->cpu_millis != 0 &&
         limit_cpu(dir, t->version, limits->cpu_millis, err) < 0)
         return box_wrap(err, "cpu limit");
-    return 0;
+    return t->version == 1 ? limit_whole(t, memory_bytes, pids, err) : 0;
 }
 
 int box_cgroups_limit(const box_sandbox_record *r, const box_warden_limits *limits, box_error *err)
@@ -236,7 +254,10 @@ int box_cgroups_join(const box_sandbox_record *r, const char *below, bool everyw
     box_cgroup_trees trees;
     box_cgroup_trees_parse(r->place, &trees);
     for (size_t i = 0; i < trees.count; i++) {
-        if ((everywhere || trees.all[i].version == 1) && join_one(&trees.all[i], below, err) < 0)
+        const box_cgroup_tree *t = &trees.all[i];
+        if (t->version == 1 && below[0] != '\0')
+            continue; /* there S/agent is S, where it was first */
+        if ((everywhere || t->version == 1) && join_one(t, below, err) < 0)
             return box_wrap(err, "control groups");
     }
     return 0;

@@ -4,6 +4,9 @@
  * S/box (zygote, box-files and commands: the session's limits). BASE is the configured group, else
  * the warden's own on v1 and the top on v2; OWNER stands for the warden's instance_dir. In the
  * cgroup2 tree S/box/x belongs to the sandbox's root: the agent makes a group per command there.
+ * v1, where a group with children may have processes, has no S/agent: PID 1 is in S, whose limits
+ * are S/box's and the agent's together. A memory group costs far more than itself: 16 bytes for
+ * each file system that the machine ever had at once (mm/shrinker.c).
  * sandbox-facts.md, section 2. */
 #pragma once
 
@@ -64,7 +67,7 @@ int box_cgroups_limit(const box_sandbox_record *record, const box_warden_limits 
                       box_error *err) BOX_MUST_USE;
 /* Fills what the host can tell; the rest is -1. */
 void box_cgroups_usage(const box_sandbox_record *record, box_warden_answer *out);
-/* The kernel killed something in S/agent for memory. */
+/* The kernel killed something in S/agent for memory: v1 counts where the victim was, too. */
 bool box_cgroups_agent_oom(const box_sandbox_record *record);
 
 /* A quota makes a killed process wait for its turn to die: 216 against 9 ms for 200 spinners. */

@@ -77,6 +77,8 @@ void box_cgroup_trees_parse(const char *place, box_cgroup_trees *out)
 int box_cgroup_open(const box_cgroup_tree *s, const char *below)
 {
     char path[BOX_CG_PATH];
+    if (s->version == 1 && strcmp(below, "/agent") == 0)
+        below = "";
     int n = snprintf(path, sizeof path, "%s%s", s->base, below);
     if (n < 0 || (size_t)n >= sizeof path)
         return -1;

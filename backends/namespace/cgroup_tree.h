@@ -44,7 +44,7 @@ int box_cgroup_trees_print(const box_cgroup_trees *trees, const char *below,
                            char out[BOX_SANDBOX_PLACE_BYTES], box_error *err) BOX_MUST_USE;
 void box_cgroup_trees_parse(const char *place, box_cgroup_trees *out);
 
-/* Directory S or what is `below` it ("/box"), or -1. */
+/* Directory S or what is `below` it ("/box"; "/agent", which is S itself on v1), or -1. */
 int box_cgroup_open(const box_cgroup_tree *s, const char *below);
 /* The tree with that controller (of that version when not 0), or NULL. */
 const box_cgroup_tree *box_cgroup_find(const box_cgroup_trees *trees, uint32_t controller);

@@ -573,8 +573,9 @@
 
 /* --- namespace backend ------------------------------------------------------------------------ */
 
-/* The agent's own control group: its memory includes the sandbox's network and mount namespaces
- * (about 317 KiB: engines-here.md, section 8). */
+/* The agent's own control group, or on v1 its room in that of the whole sandbox: its memory
+ * includes the sandbox's network and mount namespaces (about 317 KiB: engines-here.md, section 8).
+ */
 #define BOX_AGENT_MEMORY_BYTES (32 * 1024 * 1024)
 #define BOX_AGENT_PIDS         32
 /* Processes in the commands' control group that are not the tenant's: zygote, the child of it that

@@ -302,8 +302,9 @@ class Boxd:
         """The agent of a sandbox (its PID 1) as the host sees it."""
         pids = set()
         for base in self.cgroups:
-            for path in glob.glob(f"{base}/*/{uid}/agent/cgroup.procs"):
-                pids |= read_numbers(path)
+            for group in ("agent/", ""):  # v1 has it in the sandbox's group itself
+                for path in glob.glob(f"{base}/*/{uid}/{group}cgroup.procs"):
+                    pids |= read_numbers(path)
         return next(pid for pid in pids if pid_inside(pid) == 1)
 
     def leftovers(self):

@@ -1,6 +1,7 @@
 """What a command sees and can do inside its sandbox (hostile-inputs rows 1, 10, 12, 13, 36, 37 in
 their cheap forms), and that ordinary tools run there."""
 
+import glob
 import os
 import socket
 import unittest
@@ -313,6 +314,23 @@ class Resources(Case):
             "import time; time.sleep(1)' & done; wait; echo end", self.sid, spec=spec)
         self.assertGreaterEqual(answer.verdict.oom_kills, 1)
         lib.wait_for(lambda: self.client.get(self.sid).usage.oom_kills >= 1, "it is counted")
+
+    def test_the_agent_has_room_beside_the_commands_limits(self):
+        """Where it has no group of its own below the sandbox's: v1, one memory group less."""
+        uid = self.client.create(self.sid, memory_bytes=32 * MIB, pids_limit=50).uid
+        self.assert_room_beside(uid)
+        self.client.sessions.UpdateSession(self.client.pb.session.UpdateSessionRequest(
+            session_id=self.sid, spec={"memory_bytes": 64 * MIB, "pids_limit": 70},
+            update_mask={"paths": ["memory_bytes", "pids_limit"]}))
+        self.assert_room_beside(uid)
+
+    def assert_room_beside(self, uid):
+        groups = [g for base in self.boxd.cgroups for g in glob.glob(f"{base}/*/{uid}")
+                  if not os.path.exists(f"{g}/agent")]
+        for name, room in (("memory.limit_in_bytes", 32 * MIB), ("pids.max", 32)):
+            for group in [g for g in groups if os.path.exists(f"{g}/box/{name}")]:
+                limits = [boxd_lib.read_numbers(f"{group}/{at}{name}").pop() for at in ("", "box/")]
+                self.assertEqual(limits[0] - limits[1], room, group)
 
     def test_cpu_is_limited(self):
         v = self.client.run("timeout 1 sh -c 'while :; do :; done'; true", self.sid,
