@@ -490,6 +490,8 @@
  * keep two journals of BOX_DEFAULT_JOURNAL_BYTES of the session's memory. */
 #define BOX_MAX_PROCESSES       64
 #define BOX_MAX_ENDED_PROCESSES 16
+/* Starts that wait for the end of one process to take its place, one after the other. */
+#define BOX_MAX_REPLACEMENTS 16
 /* How long the record of one that ended stays, and its journals. */
 #define BOX_PROCESS_RECORD_SECONDS 3600
 #define BOX_MAX_PROCESS_ID_BYTES   64

@@ -38,7 +38,7 @@ struct box_agent {
     box_error why;
     bool protocol;
     box_list queue;  /* of packet: signals and acks first come, first served */
-    box_list starts; /* of packet: wait for their turn */
+    box_list starts; /* of packet: wait for their turn, a MANAGE's orders behind it */
     box_later later; /* acknowledgements go out after the answers that made them */
     bool later_again;
     int watched; /* events: changing them costs two system calls */
@@ -129,9 +129,10 @@ static packet *next_packet(box_agent *a)
 {
     if (!box_list_empty(&a->queue))
         return BOX_CONTAINER(a->queue.next, packet, link);
-    if (!a->start_unanswered && !box_list_empty(&a->starts))
-        return BOX_CONTAINER(a->starts.next, packet, link);
-    return NULL;
+    if (box_list_empty(&a->starts))
+        return NULL;
+    packet *p = BOX_CONTAINER(a->starts.next, packet, link);
+    return p->is_start && a->start_unanswered ? NULL : p; /* an order's MANAGE has just been sent */
 }
 
 /* managing: of a MANAGE, else 0. */
@@ -174,6 +175,21 @@ static void enqueue(box_agent *a, box_list *list, packet *p)
         lose(a, true, "its agent does not read");
 }
 
+static packet *packet_new(box_agent *a, box_agent_type type, uint64_t id, const void *body,
+                          size_t size)
+{
+    packet *p = box_alloc(sizeof *p);
+    box_agent_header header = {.type = type, .size = (uint32_t)(sizeof header + size), .id = id};
+    box_error err;
+    if (box_buf_add(&p->bytes, &header, sizeof header, &err) == 0 &&
+        box_buf_add(&p->bytes, body, size, &err) == 0)
+        return p;
+    box_buf_done(&p->bytes);
+    free(p);
+    lose(a, false, "no memory for its channel");
+    return NULL;
+}
+
 /* Never mixed up with START's order: a signal for a command that is still queued here is the
  * owner's to keep back. */
 static void send_with(box_agent *a, box_agent_type type, uint64_t id, const void *body, size_t size,
@@ -181,16 +197,9 @@ static void send_with(box_agent *a, box_agent_type type, uint64_t id, const void
 {
     if (a->lost)
         return;
-    packet *p = box_alloc(sizeof *p);
-    box_agent_header header = {.type = type, .size = (uint32_t)(sizeof header + size), .id = id};
-    box_error err;
-    if (box_buf_add(&p->bytes, &header, sizeof header, &err) < 0 ||
-        box_buf_add(&p->bytes, body, size, &err) < 0) {
-        box_buf_done(&p->bytes);
-        free(p);
-        lose(a, false, "no memory for its channel");
+    packet *p = packet_new(a, type, id, body, size);
+    if (p == NULL)
         return;
-    }
     if (fd != NULL)
         p->fds[p->n_fds++] = box_take_fd(fd);
     enqueue(a, &a->queue, p);
@@ -270,22 +279,47 @@ void box_agent_manage_process(box_agent *a, uint64_t id, const box_agent_manage 
     }
 }
 
+static packet *find_start(box_agent *a, uint64_t id)
+{
+    for (box_list *at = a->starts.next; at != &a->starts; at = at->next) {
+        packet *p = BOX_CONTAINER(at, packet, link);
+        if (p->is_start && p->id == id)
+            return p;
+    }
+    return NULL;
+}
+
+/* What is to come after a MANAGE and the orders behind it: a link before which to put one. */
+static box_list *behind_orders(box_agent *a, const packet *manage)
+{
+    box_list *at = manage->link.next;
+    while (at != &a->starts && !BOX_CONTAINER(at, packet, link)->is_start)
+        at = at->next;
+    return at;
+}
+
+/* One for a process whose MANAGE waits here follows that: before it the agent would not know whom
+ * it is about. */
 void box_agent_order(box_agent *a, box_agent_type type, uint64_t id, const void *body, size_t size)
 {
-    send_small(a, type, id, body, size);
+    packet *manage = a->lost ? NULL : find_start(a, id);
+    if (manage == NULL) {
+        send_small(a, type, id, body, size);
+    } else {
+        packet *p = packet_new(a, type, id, body, size);
+        if (p != NULL)
+            enqueue(a, behind_orders(a, manage), p);
+    }
     flush(a);
 }
 
 bool box_agent_take_back(box_agent *a, uint64_t id)
 {
-    for (box_list *at = a->starts.next; at != &a->starts; at = at->next) {
-        packet *p = BOX_CONTAINER(at, packet, link);
-        if (p->id != id)
-            continue;
-        drop_packet(a, p);
-        return true;
-    }
-    return false;
+    packet *p = find_start(a, id);
+    if (p == NULL)
+        return false;
+    drop_packet(a, p);
+    return true;
 }
 
 void box_agent_signal_command(box_agent *a, uint64_t id, const box_agent_signal *s)

@@ -71,7 +71,8 @@ void box_agent_start_files(box_agent *a, uint64_t id, uint32_t flags, int *socke
 void box_agent_stop_files(box_agent *a, uint64_t id);
 /* Queues a MANAGE; fds as box_agent_manage_fds says, taken. MANAGED follows. */
 void box_agent_manage_process(box_agent *a, uint64_t id, const box_agent_manage *m, int fds[2]);
-/* STOP, FORGET, CLOSE_STDIN, WATCH, RESIZE, CONNECT; body as the type has it. */
+/* STOP, FORGET, CLOSE_STDIN, WATCH, RESIZE, CONNECT; body as the type has it. Follows the MANAGE of
+ * its process where that still waits. */
 void box_agent_order(box_agent *a, box_agent_type type, uint64_t id, const void *body, size_t size);
 /* The verdict was read: the agent may forget the command. It hears of it at the end of the loop's
  * turn: who waits for an answer is told first. */

@@ -155,8 +155,13 @@ static void set_timer(box_process_call *c, uint64_t in_ns, void (*fn)(void *arg)
 void box_process_order_stop(box_process *p, uint64_t grace_ns)
 {
     box_agent_stop order = {.grace_ns = grace_ns};
-    if (p->session->agent != NULL && box_process_is_live(p))
-        box_agent_order(p->session->agent, BOX_AGENT_STOP, p->agent_id, &order, sizeof order);
+    uint64_t most = grace_ns == BOX_STOP_DEFAULT_GRACE ? p->grace_ns : grace_ns;
+    box_time by = box_time_add(box_loop_now(p->session->home), most);
+    if (p->session->agent == NULL || !box_process_is_live(p) ||
+        (p->stop_by != 0 && by >= p->stop_by))
+        return;
+    p->stop_by = by;
+    box_agent_order(p->session->agent, BOX_AGENT_STOP, p->agent_id, &order, sizeof order);
 }
 
 static void agent_is_stuck(void *arg)
@@ -255,12 +260,25 @@ static int can_run(box_session *s, box_error *err)
     return box_session_not_running(s, err);
 }
 
+/* Each takes its turn, also one whose caller has gone. */
+static int wait_to_replace(box_process *old, box_error *err)
+{
+    uint32_t waiting = 0;
+    for (box_list *at = old->calls.next; at != &old->calls; at = at->next)
+        waiting += BOX_CONTAINER(at, box_process_call, link)->waits_for_end;
+    if (waiting < BOX_MAX_REPLACEMENTS)
+        return 0;
+    (void)box_fail(err, BOX_QUOTA, "as many starts as may be wait to replace process %s", old->id);
+    return box_error_limit(err, "replacements", BOX_MAX_REPLACEMENTS, waiting);
+}
+
 void box_process_start_arrives(box_session *s, box_process_call *c)
 {
     box_error err = {0};
     box_process *old = box_process_find(s, c->id);
     bool live = old != NULL && box_process_is_live(old);
-    if (can_run(s, &err) < 0 || (live && !c->replace && conflict(old, &err) < 0)) {
+    if (can_run(s, &err) < 0 ||
+        (live && (c->replace ? wait_to_replace(old, &err) : conflict(old, &err)) < 0)) {
         box_process_answer(c, NULL, false, &err);
     } else if (live) {
         c->waits_for_end = c->flag = true;

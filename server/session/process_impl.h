@@ -53,6 +53,7 @@ typedef struct box_process {
     bool told;         /* the agent said how its first start went */
     bool uses;         /* counted as a use of its session */
     int stdin_fd;      /* of this run; -1 */
+    box_time stop_by;  /* it was told to end by then; 0: it was not */
     box_list calls;    /* box_process_call that wait for something of it */
     box_list attached; /* box_attach */
     box_attach *writer;
@@ -162,7 +163,7 @@ void box_processes_lose(box_session *s, bool stopped, const char *why);
 /* The session object goes. Any thread that owns it alone. */
 void box_processes_drop(box_session *s);
 box_process *box_process_find(box_session *s, const char *id);
-/* STOP, when it lives. */
+/* STOP, when it lives and has not to end sooner already. */
 void box_process_order_stop(box_process *p, uint64_t grace_ns);
 int box_process_not_found(const char *id, box_error *err);
 void box_process_tell_facts(box_process *p); /* who is attached changed */

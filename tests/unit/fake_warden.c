@@ -375,6 +375,15 @@ static void manage(fake_sandbox *s, const box_agent_packet *packet, int *fds, si
         (void)close(fds[1]);
 }
 
+static bool manages(const fake_sandbox *s, uint64_t id)
+{
+    for (unsigned i = 0; i < s->n_processes; i++) {
+        if (s->processes[i].id == id)
+            return true;
+    }
+    return false;
+}
+
 static void start_worker(fake_sandbox *s, const box_agent_packet *packet, int fd)
 {
     s->files++;
@@ -435,6 +444,7 @@ static void on_agent_packet(fake_warden *w, fake_sandbox *s, const box_agent_pac
         return;
     case BOX_AGENT_STOP:
         s->process_stops++;
+        s->unknown_stops += !manages(s, packet->header.id);
         return;
     case BOX_AGENT_WATCH:
         s->watches++;

@@ -70,7 +70,7 @@ typedef struct fake_sandbox {
     uint64_t connect_id[FAKE_MAX_CONNECTS];
     uint16_t connect_port[FAKE_MAX_CONNECTS];
     fake_process processes[FAKE_MAX_PROCESSES]; /* every MANAGE that came */
-    unsigned n_processes, process_stops, forgets, watches, stdin_closes;
+    unsigned n_processes, process_stops, unknown_stops, forgets, watches, stdin_closes;
 } fake_sandbox;
 
 typedef struct fake_warden {

@@ -73,6 +73,53 @@ static void a_replacement_waits_for_the_end_of_the_old_one(void **state)
     process_rig_drop(r, &c);
 }
 
+static void a_stop_does_not_overtake_the_start_it_is_about(void **state)
+{
+    rig *r = *state;
+    process_call first, second, stopped;
+    process_rig_start(r, &first, "first"); /* the agent has not answered: the next one waits */
+    process_rig_start(r, &second, "second");
+    process_rig_stop(r, &stopped, "second");
+    assert_int_equal(process_rig_sandbox(r)->n_processes, 1);
+    assert_int_equal(process_rig_sandbox(r)->process_stops, 0);
+    process_rig_run(r);
+    assert_string_equal(process_rig_newest(r)->conf.name, "second");
+    assert_int_equal(process_rig_sandbox(r)->process_stops, 1);
+    assert_int_equal(process_rig_sandbox(r)->unknown_stops, 0);
+    process_rig_run(r);
+    process_rig_end(r, process_rig_newest(r), (box_agent_run_exit){.exit_code = 0});
+    process_rig_runs(&first);
+    process_rig_runs(&second);
+    assert_int_equal(stopped.done, 1);
+    assert_int_equal(stopped.error.reason, BOX_NONE);
+    process_rig_drop(r, &first);
+    process_rig_drop(r, &second);
+    process_rig_drop(r, &stopped);
+}
+
+static void so_many_wait_to_replace_one(void **state)
+{
+    rig *r = *state;
+    process_call waiting[BOX_MAX_REPLACEMENTS], refused;
+    process_rig_start_and_run(r, "p");
+    box_process_request request = process_rig_request("p");
+    request.replace = true;
+    for (int i = 0; i < BOX_MAX_REPLACEMENTS; i++)
+        process_rig_start_as(r, &waiting[i], &request);
+    process_rig_start_as(r, &refused, &request);
+    process_rig_failed(&refused, BOX_QUOTA);
+    process_rig_drop(r, &refused);
+    for (int i = 0; i < BOX_MAX_REPLACEMENTS; i++) {
+        assert_int_equal(process_rig_sandbox(r)->process_stops, i + 1); /* once for each */
+        process_rig_end(r, process_rig_newest(r), (box_agent_run_exit){.exit_code = 0});
+        process_rig_run(r);
+        process_rig_runs(&waiting[i]);
+        process_rig_drop(r, &waiting[i]);
+    }
+    assert_int_equal(process_rig_sandbox(r)->process_stops, BOX_MAX_REPLACEMENTS);
+    assert_int_equal(process_rig_sandbox(r)->unknown_stops, 0);
+}
+
 static void waits_end_when_they_come_true_or_are_over(void **state)
 {
     rig *r = *state;
@@ -448,6 +495,8 @@ int main(void)
         RIG(one_that_cannot_run_leaves_nothing),
         RIG(the_name_of_one_that_runs_is_taken),
         RIG(a_replacement_waits_for_the_end_of_the_old_one),
+        RIG(a_stop_does_not_overtake_the_start_it_is_about),
+        RIG(so_many_wait_to_replace_one),
         RIG(waits_end_when_they_come_true_or_are_over),
         RIG(one_that_is_not_ready_in_time_is_stopped),
         RIG(own_limits_lie_within_the_sessions),
