@@ -140,7 +140,7 @@ class Attach(ProcessCase):
         first.stdin.write(b"x\n")
         first.stdin.flush()
         first.stdout.readline()
-        self.fails(125, "attach", "--stdio", self.sid, says=["STDIN_TAKEN"])
+        self.fails(125, "attach", "--stdio", self.sid, says=["STDIN_TAKEN", "--take-over"])
         reader = self.start("attach", "--read-only", "--from", "0", self.sid)
         self.assertEqual(reader.stdout.readline(), b"x\n")
         second = self.start("attach", "--stdio", "--take-over", self.sid)
@@ -236,6 +236,23 @@ class Terminal(ProcessCase):
             child.send_signal(how)
             self.assertEqual(child.wait(20), 128 + how)
             self.assertEqual(termios.tcgetattr(self.slave), self.before)
+
+    def test_who_loses_the_keys_gets_the_terminal_back(self):
+        """Keys that reach nobody any more would not even detach."""
+        self.until(b"$ ")
+        other = self.start("attach", "--take-over", self.sid)
+        self.until(b"took the process's stdin over; Ctrl-C ends this one\r\n")
+        self.assertEqual(termios.tcgetattr(self.slave), self.before)
+        self.resize(10, 40)
+        self.child.send_signal(signal.SIGWINCH)  # what is the other one's now
+        other.stdin.write(b"stty size; echo $((40 + 2))\n")
+        other.stdin.flush()
+        self.until(b"\n33 99\r")
+        self.until(b"\n42\r")
+        self.assertIsNone(self.child.poll())
+        self.child.send_signal(signal.SIGINT)  # what Ctrl-C is on a terminal as it was
+        self.assertEqual(self.child.wait(20), 130)
+        self.assertIn("RUNNING", self.ok("process", "get", self.sid))
 
     def test_typing_into_another_terminal_is_refused(self):
         self.begin("--replace", "--id", "sti", "--tty", "--", "python3", "-c",

@@ -181,9 +181,14 @@ static void say_dropped(const Box__V1__DroppedOutput *d)
                 (long long)d->stderr_bytes);
 }
 
+/* What is typed on a lent terminal would reach nobody, not even as the keys that end this. */
 static void lose_stdin(attached *s)
 {
-    fprintf(stderr, "boxcli: another caller took the process's stdin over\n");
+    bool lent = s->tty.raw;
+    cli_tty_leave(&s->tty);
+    box_closep(&s->changes);
+    fprintf(stderr, "%sboxcli: another caller took the process's stdin over%s\n", lent ? "\n" : "",
+            lent ? "; Ctrl-C ends this one" : "");
     s->stdin_open = false;
     s->writer_lost = true;
     if (s->a->quiet) /* half of a pipe is of no use to the program behind it */

@@ -47,6 +47,8 @@ const char *cli_advice(const cli *c, const box_error *err)
     if (err->reason == BOX_UNAUTHENTICATED)
         return "name a file with a valid token with --token-file or BOX_TOKEN_FILE (boxd writes "
                "the first one to admin.token in its state directory)";
+    if (err->reason == BOX_STDIN_TAKEN)
+        return "--take-over takes it from them; attach --read-only leaves it to them";
     if (err->reason == BOX_INIT_REQUIRED)
         return "an administrator does that with: boxcli init";
     if (err->reason == BOX_BACKEND_UNAVAILABLE && !cli_is_spawned(c))
