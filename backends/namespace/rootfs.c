@@ -5,6 +5,7 @@
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include "base/fd.h"
@@ -52,11 +53,12 @@ static int mount_tmpfs(const char *path, int64_t bytes, mode_t mode, uid_t owner
 }
 
 /* One that was mounted small; what was made in it since must fit. */
-static int resize_tmpfs(const char *path, int64_t bytes, box_error *err)
+static int resize_tmpfs(const char *path, int64_t bytes, int64_t more_inodes, box_error *err)
 {
     char options[96];
     long long blocks = bytes / BLOCK;
-    (void)snprintf(options, sizeof options, "size=%lld,nr_inodes=%lld", blocks * BLOCK, blocks);
+    (void)snprintf(options, sizeof options, "size=%lld,nr_inodes=%lld", blocks * BLOCK,
+                   blocks + (long long)more_inodes);
     if (mount(NULL, path, NULL, MS_REMOUNT | MS_NOSUID | MS_NODEV, options) < 0)
         return box_fail_errno(err, "resize /%s", path);
     return 0;
@@ -107,13 +109,25 @@ static int mount_image(int image, const char *path, box_error *err)
     return move_tree(tree, path, err);
 }
 
+/* A directory of the root's own file system: that is read-only by its mount, this is another. A
+ * file system less, and those cost more than their mounts: see restrict_proc. */
+static int add_home(box_error *err)
+{
+    if (make_dir("home", 0755, err) < 0)
+        return -1;
+    if (chown("home", BOX_INSIDE_UID, BOX_INSIDE_GID) < 0)
+        return box_fail_errno(err, "give /home away");
+    if (mount("home", "home", NULL, MS_BIND, NULL) < 0)
+        return box_fail_errno(err, "mount /home");
+    return 0;
+}
+
 /* Of the least size: an order has theirs. */
 static int add_volumes(box_ids ids, box_error *err)
 {
     uid_t owner = system_uid(ids);
     if (make_dir("tmp", 0755, err) < 0 || mount_tmpfs("tmp", BLOCK, 01777, owner, err) < 0 ||
-        make_dir("home", 0755, err) < 0 ||
-        mount_tmpfs("home", BLOCK, 0755, BOX_INSIDE_UID, err) < 0)
+        add_home(err) < 0)
         return -1;
     return mount_tmpfs("dev/shm", BLOCK, 01777, owner, err);
 }
@@ -231,25 +245,47 @@ int box_rootfs_begin(const box_first_plan *plan, box_error *err)
     return change_root(err);
 }
 
-static int open_root(box_ids ids, box_error *err)
+/* Directories and links take inodes only: with those besides, all of /home's limits are its own. */
+static int limit_home(int64_t bytes, box_error *err)
 {
-    if (resize_tmpfs("/", BOX_ROOT_BYTES, err) < 0)
+    struct statfs used;
+    if (statfs("/", &used) < 0)
+        return box_fail_errno(err, "look at the root");
+    return resize_tmpfs("/", bytes, (int64_t)(used.f_files - used.f_ffree) - 1, err);
+}
+
+/* Then /home is one of its own: neither is to take the other's room. */
+static int open_root(int64_t home_bytes, box_ids ids, box_error *err)
+{
+    if (resize_tmpfs("/", BOX_ROOT_BYTES, 0, err) < 0)
+        return -1;
+    if (umount2("home", MNT_DETACH) < 0)
+        return box_fail_errno(err, "take /home off the root");
+    if (mount_tmpfs("home", home_bytes, 0755, BOX_INSIDE_UID, err) < 0)
         return -1;
     if (ids != BOX_IDS_ONE && chown("/", BOX_INSIDE_UID, BOX_INSIDE_GID) < 0)
         return box_fail_errno(err, "give the root away");
     return 0;
 }
 
-int box_rootfs_finish(const box_first_order *order, box_ids ids, int workspace, box_error *err)
+static int close_root(int64_t home_bytes, box_error *err)
 {
-    if (resize_tmpfs("tmp", order->tmp_bytes, err) < 0 ||
-        resize_tmpfs("home", order->home_bytes, err) < 0 ||
-        resize_tmpfs("dev/shm", order->shm_bytes, err) < 0 ||
-        add_workspace(order, workspace, err) < 0)
+    if (limit_home(home_bytes, err) < 0)
         return -1;
-    if ((order->flags & BOX_CREATE_WRITABLE_ROOT) != 0)
-        return open_root(ids, err);
     if (mount(NULL, "/", NULL, MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID | MS_NODEV, NULL) < 0)
         return box_fail_errno(err, "make the root read-only");
     return 0;
+}
+
+int box_rootfs_finish(const box_first_order *order, box_ids ids, int workspace, box_error *err)
+{
+    bool writable = (order->flags & BOX_CREATE_WRITABLE_ROOT) != 0;
+    if (resize_tmpfs("tmp", order->tmp_bytes, 0, err) < 0 ||
+        resize_tmpfs("dev/shm", order->shm_bytes, 0, err) < 0)
+        return -1;
+    if (writable && open_root(order->home_bytes, ids, err) < 0) /* the workspace may be in /home */
+        return -1;
+    if (add_workspace(order, workspace, err) < 0)
+        return -1;
+    return writable ? 0 : close_root(order->home_bytes, err);
 }

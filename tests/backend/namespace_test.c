@@ -477,6 +477,27 @@ static void a_writable_root_takes_files(void **state)
            "mkdir /data && echo x > /data/f && cat /data/f; (: > /usr/x) 2>/dev/null || echo "
            "usr stays",
            "x\nusr stays");
+    expect(&box,
+           "head -c 40M /dev/zero > /home/f 2>/dev/null; echo y > /data/f && cat /data/f; "
+           "head -c 40M /dev/zero > /data/f 2>/dev/null; rm /home/f; echo z > /home/f && "
+           "cat /home/f",
+           "y\nz");
+    test_box_destroy(&f->boxd, &box);
+}
+
+static void a_sandbox_makes_few_file_systems(void **state)
+{
+    fixture *f = *state;
+    test_box box = make(f, (box_warden_create){.home_bytes = MIB});
+    expect(&box,
+           "[ $(stat -c %d /) = $(stat -c %d /home) ] && echo one; (: > /x) 2>/dev/null || "
+           "echo read-only",
+           "one\nread-only");
+    expect(&box,
+           PYTHON "'import os\nn=0\ntry:\n"
+                  "  while 1: open(\"/home/%d\"%n,\"w\").close(); n+=1\n"
+                  "except OSError as e: print(n,e.errno)\n'; rm -f /home/*",
+           "255 28");
     test_box_destroy(&f->boxd, &box);
 }
 
@@ -527,6 +548,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_host_path_outside_the_rules_is_refused),
         cmocka_unit_test(a_workspace_can_be_mounted_elsewhere),
         cmocka_unit_test(a_writable_root_takes_files),
+        cmocka_unit_test(a_sandbox_makes_few_file_systems),
         cmocka_unit_test(what_is_not_built_is_refused_by_name),
     };
     return cmocka_run_group_tests_name("namespace", tests, start, stop);
