@@ -247,7 +247,7 @@ class Terminal(ProcessCase):
         self.child.send_signal(signal.SIGWINCH)  # what is the other one's now
         other.stdin.write(b"stty size; echo $((40 + 2))\n")
         other.stdin.flush()
-        self.until(b"\n33 99\r")
+        self.until(b"\r33 99\r")
         self.until(b"\n42\r")
         self.assertIsNone(self.child.poll())
         self.child.send_signal(signal.SIGINT)  # what Ctrl-C is on a terminal as it was
