@@ -1,41 +1,23 @@
 /* boxcli attach, process attach, process logs. */
 #include "attach.h"
 
-#include <errno.h>
-#include <limits.h>
-#include <poll.h>
-#include <signal.h>
-#include <sys/signalfd.h>
 #include <unistd.h>
 
 #include "args.h"
 #include "base/alloc.h"
-#include "base/fd.h"
 #include "box/v1/process.fields.h"
+#include "console.h"
 #include "spec.h"
 #include "stream.h"
-#include "tty.h"
-
-enum { STDIN_STEP = 32 * 1024 };
 
 typedef struct attached {
+    cli_console console;
     const cli_attach *a;
-    const cli *cli;
-    box_client_call *call;
     bool ready; /* the first answer came: stdin is read */
-    bool stdin_open;
     bool writer_lost;
-    bool done;
-    box_error status;
-    Box__V1__Verdict *verdict; /* owned */
-    int signals;               /* signalfd */
-    bool may_lend;             /* our terminal */
-    cli_tty tty;               /* lent to the process, when that has one too */
-    int changes;               /* of the terminal's size: signalfd, or -1 */
-    bool held;                 /* a Ctrl-P was typed last */
-    bool detached;             /* by the keys */
-    int interrupted;           /* signal that came, 0 = none */
-    int output_errno;          /* why stdout or stderr could not be written */
+    bool may_lend; /* our terminal, to the process, when that has one too */
+    bool held;     /* a Ctrl-P was typed last */
+    bool detached; /* by the keys */
 } attached;
 
 /* --- to the server ---------------------------------------------------------------------------- */
@@ -43,7 +25,7 @@ typedef struct attached {
 static void send_message(attached *s, const Box__V1__AttachManagedProcessRequest *m)
 {
     box_error err; /* a call that is over says why in on_done */
-    BOX_IGNORE(box_v1_process_service_attach_managed_process_send(s->call, m, &err));
+    BOX_IGNORE(box_v1_process_service_attach_managed_process_send(s->console.call, m, &err));
 }
 
 static void send_start(attached *s)
@@ -55,15 +37,21 @@ static void send_start(attached *s)
     send_message(s, &m);
 }
 
-static void end_stdin(attached *s)
+static bool wants_stdin(const void *owner)
 {
+    const attached *s = owner;
+    return s->ready;
+}
+
+static void take_end(void *owner)
+{
+    attached *s = owner;
     Box__V1__AttachManagedProcessRequest m;
     box__v1__attach_managed_process_request__init(&m);
     Box__V1__CloseStdin end;
     box__v1__close_stdin__init(&end);
-    s->stdin_open = false;
     if (s->a->detach_on_eof) {
-        box_client_cancel(s->call);
+        box_client_cancel(s->console.call);
         return;
     }
     m.request_case = BOX__V1__ATTACH_MANAGED_PROCESS_REQUEST__REQUEST_CLOSE_STDIN;
@@ -81,34 +69,34 @@ static void send_stdin(attached *s, uint8_t *data, size_t len)
         send_message(s, &m);
 }
 
+/* Nothing more is passed, in either direction. */
+static void leave(attached *s)
+{
+    s->console.stdin_open = false;
+    s->console.given_up = true;
+    box_client_cancel(s->console.call);
+}
+
 static void pass_typed(attached *s, const uint8_t *typed, size_t len)
 {
-    uint8_t passed[STDIN_STEP + 1];
+    uint8_t passed[CLI_STDIN_STEP + 1];
     size_t n;
-    bool came = cli_detach_keys(&s->held, typed, len, passed, &n);
+    s->detached = cli_detach_keys(&s->held, typed, len, passed, &n);
     send_stdin(s, passed, n);
-    if (!came)
-        return;
-    s->detached = true;
-    s->stdin_open = false;
-    box_client_cancel(s->call);
+    if (s->detached)
+        leave(s);
 }
 
-static void pass_stdin(attached *s)
+static void take_stdin(void *owner, uint8_t *data, size_t len)
 {
-    uint8_t data[STDIN_STEP];
-    ssize_t n = read(STDIN_FILENO, data, sizeof data);
-    if (n < 0 && (errno == EINTR || errno == EAGAIN))
-        return;
-    if (n <= 0)
-        end_stdin(s);
-    else if (s->tty.raw)
-        pass_typed(s, data, (size_t)n);
+    attached *s = owner;
+    if (s->console.tty.raw)
+        pass_typed(s, data, len);
     else
-        send_stdin(s, data, (size_t)n);
+        send_stdin(s, data, len);
 }
 
-static void send_size(attached *s)
+static void take_size(void *owner)
 {
     Box__V1__AttachManagedProcessRequest m;
     box__v1__attach_managed_process_request__init(&m);
@@ -117,58 +105,32 @@ static void send_size(attached *s)
     cli_tty_size(&size.rows, &size.columns);
     m.request_case = BOX__V1__ATTACH_MANAGED_PROCESS_REQUEST__REQUEST_RESIZE;
     m.resize = &size;
-    send_message(s, &m);
-}
-
-/* Two terminals, one on each side: what is typed goes through as it is. */
-static void lend_terminal(attached *s, const Box__V1__ManagedProcess *p)
-{
-    bool has = p != NULL && p->spec != NULL && p->spec->terminal != NULL;
-    if (!has || !s->may_lend || !cli_tty_enter(&s->tty))
-        return;
-    s->changes = cli_tty_open_changes();
-    send_size(s);
+    send_message(owner, &m);
 }
 
 /* A signal ends this program; the process goes on. */
-static void take_signal(attached *s)
+static void take_signal(void *owner, int signo)
 {
-    struct signalfd_siginfo info;
-    if (read(s->signals, &info, sizeof info) != sizeof info)
-        return;
-    if (cli_tty_take(&s->tty, (int)info.ssi_signo)) {
-        if (s->tty.raw)
-            send_size(s);
-        return;
-    }
-    s->interrupted = (int)info.ssi_signo;
-    box_client_cancel(s->call);
+    (void)signo; /* the console keeps it */
+    leave(owner);
 }
+
+static const cli_console_ops console_ops = {
+    .wants_stdin = wants_stdin,
+    .take_stdin = take_stdin,
+    .take_end = take_end,
+    .take_signal = take_signal,
+    .take_size = take_size,
+};
 
 /* --- from the server -------------------------------------------------------------------------- */
 
-/* Never more at once than a pipe takes without waiting (PIPE_BUF, pipe(7)), and signals are looked
- * at meanwhile. */
-static void put(attached *s, int fd, const ProtobufCBinaryData *data)
+/* Two terminals, one on each side: what is typed goes through as it is. */
+static void take_attached(attached *s, const Box__V1__ManagedProcess *p)
 {
-    for (size_t at = 0; at < data->len && s->output_errno == 0 && s->interrupted == 0;) {
-        struct pollfd fds[2] = {{.fd = fd, .events = POLLOUT},
-                                {.fd = s->signals, .events = POLLIN}};
-        if (poll(fds, 2, -1) < 0 && errno != EINTR)
-            s->output_errno = errno;
-        if (fds[1].revents != 0)
-            take_signal(s);
-        if (fds[0].revents == 0)
-            continue;
-        size_t len = data->len - at < PIPE_BUF ? data->len - at : PIPE_BUF;
-        ssize_t n = write(fd, data->data + at, len);
-        if (n > 0)
-            at += (size_t)n;
-        else if (n < 0 && errno != EINTR && errno != EAGAIN)
-            s->output_errno = errno;
-    }
-    if (s->output_errno != 0)
-        box_client_cancel(s->call);
+    s->ready = true;
+    if (s->may_lend && p != NULL && p->spec != NULL && p->spec->terminal != NULL)
+        (void)cli_console_lend(&s->console); /* by lines is fine too */
 }
 
 static void say_dropped(const Box__V1__DroppedOutput *d)
@@ -184,15 +146,13 @@ static void say_dropped(const Box__V1__DroppedOutput *d)
 /* What is typed on a lent terminal would reach nobody, not even as the keys that end this. */
 static void lose_stdin(attached *s)
 {
-    bool lent = s->tty.raw;
-    cli_tty_leave(&s->tty);
-    box_closep(&s->changes);
+    bool lent = cli_console_take_back(&s->console);
     fprintf(stderr, "%sboxcli: another caller took the process's stdin over%s\n", lent ? "\n" : "",
             lent ? "; Ctrl-C ends this one" : "");
-    s->stdin_open = false;
+    s->console.stdin_open = false;
     s->writer_lost = true;
     if (s->a->quiet) /* half of a pipe is of no use to the program behind it */
-        box_client_cancel(s->call);
+        box_client_cancel(s->console.call);
 }
 
 static void on_message(void *arg, box_client_call *call,
@@ -202,14 +162,13 @@ static void on_message(void *arg, box_client_call *call,
     (void)call;
     switch (m->response_case) {
     case BOX__V1__ATTACH_MANAGED_PROCESS_RESPONSE__RESPONSE_ATTACHED:
-        s->ready = true;
-        lend_terminal(s, m->attached->process);
+        take_attached(s, m->attached->process);
         break;
     case BOX__V1__ATTACH_MANAGED_PROCESS_RESPONSE__RESPONSE_STDOUT_DATA:
-        put(s, STDOUT_FILENO, &m->stdout_data->data);
+        cli_console_stdout(&s->console, &m->stdout_data->data);
         break;
     case BOX__V1__ATTACH_MANAGED_PROCESS_RESPONSE__RESPONSE_STDERR_DATA:
-        put(s, STDERR_FILENO, &m->stderr_data->data);
+        cli_console_stderr(&s->console, &m->stderr_data->data);
         break;
     case BOX__V1__ATTACH_MANAGED_PROCESS_RESPONSE__RESPONSE_DROPPED:
         say_dropped(m->dropped);
@@ -223,8 +182,7 @@ static void on_message(void *arg, box_client_call *call,
         lose_stdin(s);
         break;
     case BOX__V1__ATTACH_MANAGED_PROCESS_RESPONSE__RESPONSE_EXITED:
-        cli_message_free(s->verdict);
-        s->verdict = cli_verdict_copy(m->exited);
+        cli_console_verdict(&s->console, m->exited);
         break;
     default: /* what later servers may add */
         break;
@@ -237,79 +195,61 @@ static void on_done(void *arg, box_client_call *call, const box_error *status,
     attached *s = arg;
     (void)call;
     (void)trailers;
-    s->done = true;
-    s->status = *status;
+    cli_console_done(&s->console, status);
 }
 
-/* --- the loop --------------------------------------------------------------------------------- */
-
-static void loop(cli *c, attached *s)
-{
-    while (!s->done) {
-        struct pollfd fds[4] = {{.fd = -1},
-                                {.fd = s->signals, .events = POLLIN},
-                                {.fd = -1, .events = POLLIN},
-                                {.fd = s->changes, .events = POLLIN}};
-        int timeout;
-        box_channel_poll(c->channel, &fds[0].fd, &fds[0].events, &timeout);
-        if (s->ready && s->stdin_open && box_client_is_writable(s->call))
-            fds[2].fd = STDIN_FILENO;
-        if (poll(fds, 4, timeout) < 0 && errno != EINTR)
-            break;
-        if (fds[1].revents != 0)
-            take_signal(s);
-        if (fds[3].revents != 0 && cli_tty_take_changes(s->changes))
-            send_size(s);
-        if (fds[2].revents != 0)
-            pass_stdin(s);
-        box_channel_dispatch(c->channel);
-    }
-}
+/* --- one call --------------------------------------------------------------------------------- */
 
 static int finish(const cli *c, const attached *s)
 {
-    bool detached = s->detached || (s->a->detach_on_eof && !s->stdin_open && !s->writer_lost);
-    if (s->output_errno != 0)
-        return cli_output_failed(c, s->output_errno);
-    if (s->interrupted != 0)
-        return CLI_SIGNAL + s->interrupted;
-    if (s->verdict != NULL && s->a->only_show)
+    const cli_console *ended = &s->console;
+    bool eof = s->a->detach_on_eof && !ended->stdin_open && !s->writer_lost;
+    if (ended->output_errno != 0)
+        return cli_output_failed(c, ended->output_errno);
+    if (ended->interrupted != 0)
+        return CLI_SIGNAL + ended->interrupted;
+    if (ended->verdict != NULL && s->a->only_show)
         return CLI_OK;
-    if (s->verdict != NULL)
-        return cli_verdict_code(c, s->verdict);
+    if (ended->verdict != NULL)
+        return cli_verdict_code(c, ended->verdict);
     if (s->writer_lost && s->a->quiet)
         return CLI_BOX_FAILED;
-    if (s->status.reason == BOX_NONE || (detached && s->status.reason == BOX_CANCELLED))
+    if (ended->status.reason == BOX_NONE)
         return CLI_OK;
-    (void)cli_fail(c, &s->status);
+    if ((s->detached || eof) && ended->status.reason == BOX_CANCELLED)
+        return CLI_OK;
+    (void)cli_fail(c, &ended->status);
     return CLI_BOX_FAILED;
 }
 
-int cli_attach_run(cli *c, const cli_attach *a)
+static int run_call(cli *c, attached *s)
 {
     static const box_v1_process_service_attach_managed_process_events events = {
         .message = on_message, .done = on_done};
     box_error err;
-    attached s = {.a = a, .cli = c, .stdin_open = !a->only_read, .changes = -1};
-    bool may_lend = !a->quiet && !a->only_read && cli_tty_is() && isatty(STDOUT_FILENO);
-    BOX_AUTO(box_closep) int signals = cli_open_signals(may_lend);
-    s.signals = signals;
-    s.may_lend = may_lend;
     box_client_options o = {.metadata = &c->metadata};
-    if (box_v1_process_service_attach_managed_process_start(c->channel, &o, &events, &s, &s.call,
-                                                            &err) < 0) {
+    if (box_v1_process_service_attach_managed_process_start(c->channel, &o, &events, s,
+                                                            &s->console.call, &err) < 0) {
         (void)cli_fail(c, &err);
         return CLI_BOX_FAILED;
     }
-    send_start(&s);
-    loop(c, &s);
-    cli_tty_leave(&s.tty);
-    box_closep(&s.changes);
-    if (s.detached)
+    send_start(s);
+    cli_console_run(&s->console, c->channel);
+    (void)cli_console_take_back(&s->console);
+    if (s->detached)
         fprintf(stderr, "\nboxcli: detached; the process goes on\n");
-    int code = finish(c, &s);
-    box_client_free(s.call);
-    cli_message_free(s.verdict);
+    return finish(c, s);
+}
+
+int cli_attach_run(cli *c, const cli_attach *a)
+{
+    attached s = {.console = {.ops = &console_ops, .owner = &s, .stdin_open = !a->only_read},
+                  .a = a,
+                  .may_lend =
+                      !a->quiet && !a->only_read && cli_tty_is() && isatty(STDOUT_FILENO) != 0};
+    cli_console_open(&s.console, s.may_lend);
+    int code = run_call(c, &s);
+    cli_console_close(&s.console);
     return code;
 }
 

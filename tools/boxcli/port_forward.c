@@ -8,10 +8,10 @@
 #include "base/alloc.h"
 #include "base/fd.h"
 #include "base/limits.h"
+#include "console.h"
 #include "port_link.h"
 #include "port_listen.h"
 #include "spec.h"
-#include "stream.h"
 
 enum {
     MAX_PORTS = CLI_MAX_WORDS - 1,

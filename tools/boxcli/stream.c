@@ -1,36 +1,17 @@
 #include "stream.h"
 
-#include <errno.h>
-#include <limits.h>
-#include <poll.h>
 #include <signal.h>
-#include <sys/signalfd.h>
-#include <unistd.h>
 
 #include "base/clock.h"
-#include "base/fd.h"
-#include "tty.h"
+#include "console.h"
 
-/* How much of stdin is read at once; and how long a program may take to end after the first Ctrl-C.
- */
-enum { STDIN_STEP = 32 * 1024, GRACE_SECONDS = 2 };
+/* How long a program may take to end after the first Ctrl-C. */
+enum { GRACE_SECONDS = 2 };
 
 typedef struct stream {
-    box_client_call *call;
-    bool stdin_open;
-    bool done;
-    box_error status;
-    Box__V1__Verdict *verdict; /* owned */
-    int signals;               /* signalfd */
-    int interrupted;           /* first signal that came, 0 = none */
-    box_time kill_at;          /* 0 = not asked to end */
-    bool given_up;             /* its end is not waited for any more */
-    int output_errno;          /* why stdout or stderr could not be written; 0: they could */
-    bool has_terminal;         /* the command has one: ours is lent to it */
+    cli_console console;
+    bool has_terminal; /* the command has one: ours is lent to it */
     bool started;
-    cli_tty tty;
-    int changes; /* of the terminal's size: signalfd, or -1 */
-    int out;     /* where stdout goes */
 } stream;
 
 /* --- to the server ---------------------------------------------------------------------------- */
@@ -46,7 +27,7 @@ static void send_request(stream *s, Box__V1__ExecStreamRequest__RequestCase what
     else
         m.start = value; /* every other member of the union is a pointer to a message */
     /* A call that is over says why in on_done. */
-    BOX_IGNORE(box_v1_exec_service_exec_stream_send(s->call, &m, &err));
+    BOX_IGNORE(box_v1_exec_service_exec_stream_send(s->console.call, &m, &err));
 }
 
 static void send_signal(stream *s, int number, Box__V1__SignalScope scope)
@@ -58,126 +39,71 @@ static void send_signal(stream *s, int number, Box__V1__SignalScope scope)
     send_request(s, BOX__V1__EXEC_STREAM_REQUEST__REQUEST_SIGNAL, &signal);
 }
 
-/* Not reading is how the pipe in front of us is told to wait. What is typed before the command runs
- * is left for it to be read as it wants. */
-static bool reads_stdin(const stream *s)
+/* What is typed before the command runs is left for it to be read as it wants. */
+static bool wants_stdin(const void *owner)
 {
-    return s->stdin_open && (s->started || !s->has_terminal) && box_client_is_writable(s->call);
+    const stream *s = owner;
+    return s->started || !s->has_terminal;
 }
 
-static void pass_stdin(stream *s)
+static void take_stdin(void *owner, uint8_t *data, size_t len)
 {
-    uint8_t data[STDIN_STEP];
-    ssize_t n = read(STDIN_FILENO, data, sizeof data);
-    if (n < 0 && (errno == EINTR || errno == EAGAIN))
-        return;
-    if (n > 0) {
-        send_request(s, BOX__V1__EXEC_STREAM_REQUEST__REQUEST_STDIN_DATA,
-                     &(ProtobufCBinaryData){(size_t)n, data});
-        return;
-    }
+    send_request(owner, BOX__V1__EXEC_STREAM_REQUEST__REQUEST_STDIN_DATA,
+                 &(ProtobufCBinaryData){len, data});
+}
+
+static void take_end(void *owner)
+{
     Box__V1__CloseStdin end;
     box__v1__close_stdin__init(&end);
-    s->stdin_open = false;
-    send_request(s, BOX__V1__EXEC_STREAM_REQUEST__REQUEST_CLOSE_STDIN, &end);
+    send_request(owner, BOX__V1__EXEC_STREAM_REQUEST__REQUEST_CLOSE_STDIN, &end);
 }
 
-static void send_size(stream *s)
+static void take_size(void *owner)
 {
     Box__V1__TerminalSize size;
     box__v1__terminal_size__init(&size);
     cli_tty_size(&size.rows, &size.columns);
-    send_request(s, BOX__V1__EXEC_STREAM_REQUEST__REQUEST_RESIZE, &size);
+    send_request(owner, BOX__V1__EXEC_STREAM_REQUEST__REQUEST_RESIZE, &size);
 }
 
 /* The first signal goes to the program as it is; a second one, or time, kills all of it. */
-static void pass_signal(stream *s)
+static void take_signal(void *owner, int signo)
 {
-    struct signalfd_siginfo info;
-    if (read(s->signals, &info, sizeof info) != sizeof info)
-        return;
-    if (cli_tty_take(&s->tty, (int)info.ssi_signo)) {
-        if (s->tty.raw)
-            send_size(s);
-        return;
-    }
-    if (s->interrupted != 0) {
+    stream *s = owner;
+    if (s->console.interrupted != 0) {
         send_signal(s, SIGKILL, BOX__V1__SIGNAL_SCOPE__SIGNAL_SCOPE_TREE);
         return;
     }
-    s->interrupted = (int)info.ssi_signo;
-    s->kill_at = box_time_add(box_now(), GRACE_SECONDS * BOX_SECOND);
-    send_signal(s, s->interrupted, BOX__V1__SIGNAL_SCOPE__SIGNAL_SCOPE_MAIN);
+    s->console.wake_at = box_time_add(box_now(), GRACE_SECONDS * BOX_SECOND);
+    send_signal(s, signo, BOX__V1__SIGNAL_SCOPE__SIGNAL_SCOPE_MAIN);
 }
 
-static void check_grace(stream *s)
+static void grace_is_over(void *owner)
 {
-    if (s->kill_at == 0 || box_now() < s->kill_at)
-        return;
+    stream *s = owner;
     send_signal(s, SIGKILL, BOX__V1__SIGNAL_SCOPE__SIGNAL_SCOPE_TREE);
-    box_client_cancel(s->call); /* if even that is not answered, the end of the call kills it */
-    s->kill_at = 0;
-    s->given_up = true;
+    box_client_cancel(s->console.call); /* if even that is not answered, its end kills it */
+    s->console.given_up = true;
 }
 
-static int earlier(int timeout, const stream *s)
-{
-    if (s->kill_at == 0)
-        return timeout;
-    int left = (int)((box_time_left(s->kill_at, box_now()) + BOX_MS - 1) / BOX_MS);
-    return timeout < 0 || left < timeout ? left : timeout;
-}
+static const cli_console_ops console_ops = {
+    .wants_stdin = wants_stdin,
+    .take_stdin = take_stdin,
+    .take_end = take_end,
+    .take_signal = take_signal,
+    .take_size = take_size,
+    .late = grace_is_over,
+};
 
 /* --- from the server -------------------------------------------------------------------------- */
 
-/* A reader that stops must not keep Ctrl-C from working: never more is written than a pipe takes
- * without waiting (PIPE_BUF, pipe(7)), and signals are looked at meanwhile; on a terminal Ctrl-C is
- * a byte of stdin. */
-static void put(stream *s, int fd, const ProtobufCBinaryData *data)
+static void take_started(stream *s, const Box__V1__ExecStarted *started)
 {
-    for (size_t at = 0; at < data->len && s->output_errno == 0 && !s->given_up;) {
-        struct pollfd fds[3] = {{.fd = fd, .events = POLLOUT},
-                                {.fd = s->signals, .events = POLLIN},
-                                {.fd = -1, .events = POLLIN}};
-        if (s->has_terminal && reads_stdin(s))
-            fds[2].fd = STDIN_FILENO;
-        if (poll(fds, 3, earlier(-1, s)) < 0 && errno != EINTR)
-            s->output_errno = errno;
-        if (fds[1].revents != 0)
-            pass_signal(s);
-        if (fds[2].revents != 0)
-            pass_stdin(s);
-        check_grace(s);
-        if (fds[0].revents == 0)
-            continue;
-        size_t len = data->len - at < PIPE_BUF ? data->len - at : PIPE_BUF;
-        ssize_t n = write(fd, data->data + at, len);
-        if (n > 0)
-            at += (size_t)n;
-        else if (n < 0 && errno != EINTR && errno != EAGAIN)
-            s->output_errno = errno;
-    }
-    if (s->output_errno != 0) /* what it writes is lost: the command ends too */
-        box_client_cancel(s->call);
-}
-
-Box__V1__Verdict *cli_verdict_copy(const Box__V1__Verdict *v)
-{
-    size_t size = box__v1__verdict__get_packed_size(v);
-    uint8_t *data = malloc(size + 1);
-    if (data == NULL)
-        return NULL;
-    (void)box__v1__verdict__pack(v, data);
-    Box__V1__Verdict *copy = box__v1__verdict__unpack(NULL, size, data);
-    free(data);
-    return copy;
-}
-
-static void lend_terminal(stream *s)
-{
-    if (!cli_tty_enter(&s->tty))
+    cli_print_adjustments(started->adjustments, started->n_adjustments);
+    s->started = true;
+    if (s->has_terminal && !cli_console_lend(&s->console))
         fprintf(stderr, "boxcli: keys cannot be passed on as they are typed, only lines\n");
-    send_size(s); /* it may have changed since `start` */
 }
 
 static void on_message(void *arg, box_client_call *call, const Box__V1__ExecStreamResponse *m)
@@ -186,20 +112,16 @@ static void on_message(void *arg, box_client_call *call, const Box__V1__ExecStre
     (void)call;
     switch (m->response_case) {
     case BOX__V1__EXEC_STREAM_RESPONSE__RESPONSE_STDOUT_DATA:
-        put(s, s->out, &m->stdout_data);
+        cli_console_stdout(&s->console, &m->stdout_data);
         break;
     case BOX__V1__EXEC_STREAM_RESPONSE__RESPONSE_STDERR_DATA:
-        put(s, STDERR_FILENO, &m->stderr_data);
+        cli_console_stderr(&s->console, &m->stderr_data);
         break;
     case BOX__V1__EXEC_STREAM_RESPONSE__RESPONSE_VERDICT:
-        cli_message_free(s->verdict);
-        s->verdict = cli_verdict_copy(m->verdict);
+        cli_console_verdict(&s->console, m->verdict);
         break;
     case BOX__V1__EXEC_STREAM_RESPONSE__RESPONSE_STARTED:
-        cli_print_adjustments(m->started->adjustments, m->started->n_adjustments);
-        s->started = true;
-        if (s->has_terminal)
-            lend_terminal(s);
+        take_started(s, m->started);
         break;
     default: /* what later servers may add */
         break;
@@ -212,97 +134,42 @@ static void on_done(void *arg, box_client_call *call, const box_error *status,
     stream *s = arg;
     (void)call;
     (void)trailers;
-    s->done = true;
-    s->status = *status;
+    cli_console_done(&s->console, status);
 }
 
-/* --- the loop --------------------------------------------------------------------------------- */
-
-static void loop(cli *c, stream *s)
+static int finish(const cli *c, const cli_console *ended)
 {
-    while (!s->done) {
-        struct pollfd fds[4] = {{.fd = -1},
-                                {.fd = s->signals, .events = POLLIN},
-                                {.fd = -1, .events = POLLIN},
-                                {.fd = s->changes, .events = POLLIN}};
-        int timeout;
-        box_channel_poll(c->channel, &fds[0].fd, &fds[0].events, &timeout);
-        if (reads_stdin(s))
-            fds[2].fd = STDIN_FILENO;
-        if (poll(fds, 4, earlier(timeout, s)) < 0 && errno != EINTR)
-            break;
-        if (fds[1].revents != 0)
-            pass_signal(s);
-        if (fds[3].revents != 0 && cli_tty_take_changes(s->changes))
-            send_size(s);
-        if (fds[2].revents != 0)
-            pass_stdin(s);
-        check_grace(s);
-        box_channel_dispatch(c->channel);
-    }
+    if (ended->output_errno != 0)
+        return cli_output_failed(c, ended->output_errno);
+    if (ended->status.reason == BOX_NONE)
+        return cli_verdict_code(c, ended->verdict);
+    if (ended->interrupted != 0)
+        return CLI_SIGNAL + ended->interrupted;
+    return cli_stream_failed(c, &ended->status);
 }
 
-static int finish(const cli *c, const stream *s)
-{
-    if (s->output_errno != 0)
-        return cli_output_failed(c, s->output_errno);
-    if (s->status.reason != BOX_NONE) {
-        if (s->interrupted != 0)
-            return CLI_SIGNAL + s->interrupted;
-        return cli_stream_failed(c, &s->status);
-    }
-    return cli_verdict_code(c, s->verdict);
-}
-
-/* What nohup, or a shell for what is in the background, has set to be ignored stays so: a signalfd
- * would be told of it (signal(7): what is blocked is not thrown away). */
-static void leave_ignored(sigset_t *set)
-{
-    for (int signo = 1; signo < NSIG; signo++) {
-        struct sigaction now;
-        if (sigismember(set, signo) == 1 && sigaction(signo, NULL, &now) == 0 &&
-            now.sa_handler == SIG_IGN)
-            (void)sigdelset(set, signo);
-    }
-}
-
-int cli_open_signals(bool raw)
-{
-    static const int signals[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
-    sigset_t set;
-    (void)sigemptyset(&set);
-    for (size_t i = 0; i < BOX_COUNT(signals); i++)
-        (void)sigaddset(&set, signals[i]);
-    if (raw)
-        cli_tty_signals(&set);
-    leave_ignored(&set);
-    int fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
-    if (fd >= 0) /* else they end boxcli, and with it the call */
-        (void)sigprocmask(SIG_BLOCK, &set, NULL);
-    return fd;
-}
-
-int cli_stream(cli *c, Box__V1__ExecStart *start)
+static int run(cli *c, stream *s, Box__V1__ExecStart *start)
 {
     static const box_v1_exec_service_exec_stream_events events = {.message = on_message,
                                                                   .done = on_done};
     box_error err;
-    stream s = {.stdin_open = true, .has_terminal = start->terminal != NULL};
-    BOX_AUTO(box_closep) int signals = cli_open_signals(s.has_terminal);
-    BOX_AUTO(box_closep) int changes = s.has_terminal ? cli_tty_open_changes() : -1;
-    BOX_AUTO(box_closep) int tty = s.has_terminal ? cli_tty_open_output() : -1;
-    s.signals = signals;
-    s.changes = changes;
-    s.out = tty >= 0 ? tty : STDOUT_FILENO;
     box_client_options o = {.metadata = &c->metadata};
-    if (box_v1_exec_service_exec_stream_start(c->channel, &o, &events, &s, &s.call, &err) < 0)
+    if (box_v1_exec_service_exec_stream_start(c->channel, &o, &events, s, &s->console.call, &err) <
+        0)
         return cli_stream_failed(c, &err);
-    send_request(&s, BOX__V1__EXEC_STREAM_REQUEST__REQUEST_START, start);
-    loop(c, &s);
-    cli_tty_leave(&s.tty);
-    int code = finish(c, &s);
-    box_client_free(s.call);
-    cli_message_free(s.verdict);
+    send_request(s, BOX__V1__EXEC_STREAM_REQUEST__REQUEST_START, start);
+    cli_console_run(&s->console, c->channel);
+    (void)cli_console_take_back(&s->console);
+    return finish(c, &s->console);
+}
+
+int cli_stream(cli *c, Box__V1__ExecStart *start)
+{
+    stream s = {.console = {.ops = &console_ops, .owner = &s, .stdin_open = true},
+                .has_terminal = start->terminal != NULL};
+    cli_console_open(&s.console, s.has_terminal);
+    int code = run(c, &s, start);
+    cli_console_close(&s.console);
     return code;
 }
 

@@ -8,12 +8,6 @@
 /* Runs it to its end; with start->terminal this program's terminal is lent to it. An exit code. */
 int cli_stream(cli *c, Box__V1__ExecStart *start);
 
-/* SIGINT, SIGTERM, SIGHUP and SIGQUIT as a descriptor; with raw those of cli_tty_signals too. -1:
- * they end this program. */
-int cli_open_signals(bool raw);
-/* Owned; NULL without memory. */
-Box__V1__Verdict *cli_verdict_copy(const Box__V1__Verdict *v);
-
 /* The exit code that a verdict means; says on stderr what an exit code cannot. NULL:
  * CLI_BOX_FAILED. */
 int cli_verdict_code(const cli *c, const Box__V1__Verdict *verdict);
