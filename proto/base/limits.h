@@ -340,6 +340,8 @@
  */
 #define BOX_LEDGER_MAX_WAITING 4096
 #define BOX_LEDGER_BATCH       256
+/* Pause before it is tried again to forget a session that is gone: the disk may be full. */
+#define BOX_LEDGER_RETRY_SECONDS 5
 /* When a persistent session was last used is written down this often at most. */
 #define BOX_SESSION_TOUCH_SECONDS 10
 /* How long drain waits for sandboxes to go; the next start removes the rest. */

@@ -12,7 +12,16 @@ struct box_ledger {
     size_t n_waiting;
     bool writing;
     box_list batch; /* of the worker, and then of the loop that is told */
+    box_list owed;  /* debt */
+    size_t n_owed;
+    box_time retry_at;
 };
+
+/* A FORGET that failed. */
+typedef struct debt {
+    box_list link;
+    box_uid uid;
+} debt;
 
 box_ledger *box_ledger_new(box_store *store)
 {
@@ -21,6 +30,7 @@ box_ledger *box_ledger_new(box_store *store)
     box_lock_init(&l->lock);
     box_list_init(&l->waiting);
     box_list_init(&l->batch);
+    box_list_init(&l->owed);
     return l;
 }
 
@@ -40,12 +50,37 @@ static void free_all(box_list *entries)
     }
 }
 
+static box_uid take_debt(box_ledger *l)
+{
+    debt *d = BOX_CONTAINER(l->owed.next, debt, link);
+    box_uid uid = d->uid;
+    box_list_remove(&d->link);
+    l->n_owed--;
+    free(d);
+    return uid;
+}
+
+/* The last try, alone here. */
+static void pay_here(box_ledger *l)
+{
+    while (!box_list_empty(&l->owed)) {
+        box_session_change changes[BOX_LEDGER_BATCH];
+        size_t n = 0;
+        box_error err = {0};
+        while (n < BOX_LEDGER_BATCH && !box_list_empty(&l->owed))
+            changes[n++] = (box_session_change){.kind = BOX_SESSION_FORGET, .uid = take_debt(l)};
+        if (box_store_sessions_write(l->store, changes, n, &err) < 0)
+            box_log(BOX_WARN, "session.write", BOX_ERR(&err));
+    }
+}
+
 void box_ledger_free(box_ledger *l)
 {
     if (l == NULL)
         return;
     free_all(&l->waiting);
     free_all(&l->batch);
+    pay_here(l);
     box_lock_done(&l->lock);
     free(l);
 }
@@ -80,11 +115,26 @@ void box_ledger_answer(box_ledger_entry *e, const box_error *err)
     box_loop_post(e->reply_to, deliver, e);
 }
 
-static void answer_all(box_list *entries, const box_error *err)
+/* With the lock held. Beyond the limit the next start finds a session whose sandbox is gone. */
+static void owe_locked(box_ledger *l, const box_uid *uid) BOX_REQUIRES(l->lock)
+{
+    if (l->n_owed == BOX_LEDGER_MAX_WAITING)
+        return;
+    debt *d = box_alloc(sizeof *d);
+    d->uid = *uid;
+    l->n_owed++;
+    box_list_append(&l->owed, &d->link);
+}
+
+/* With the lock held. err NULL: each has its own. */
+static void answer_all_locked(box_ledger *l, box_list *entries, const box_error *err)
+    BOX_REQUIRES(l->lock)
 {
     while (!box_list_empty(entries)) {
         box_ledger_entry *e = BOX_CONTAINER(entries->next, box_ledger_entry, link);
         box_list_remove(&e->link);
+        if (e->change.kind == BOX_SESSION_FORGET && (err != NULL || e->err.reason != BOX_NONE))
+            owe_locked(l, &e->change.uid);
         box_ledger_answer(e, err);
     }
 }
@@ -121,8 +171,8 @@ static void write_here_locked(box_ledger *l) BOX_REQUIRES(l->lock)
     while (!box_list_empty(&l->waiting)) {
         box_lock_release(&l->lock);
         write_batch(l);
-        answer_all(&l->batch, NULL); /* each has its error already */
         box_lock_take(&l->lock);
+        answer_all_locked(l, &l->batch, NULL);
     }
 }
 
@@ -137,14 +187,14 @@ static void begin_locked(box_ledger *l) BOX_REQUIRES(l->lock)
         write_here_locked(l);
     l->writing = false;
     l->n_waiting = 0;
-    answer_all(&l->waiting, &err);
+    answer_all_locked(l, &l->waiting, &err);
 }
 
 static void written(void *ledger)
 {
     box_ledger *l = ledger;
-    answer_all(&l->batch, NULL);
     box_lock_take(&l->lock);
+    answer_all_locked(l, &l->batch, NULL);
     l->writing = false;
     if (!box_list_empty(&l->waiting))
         begin_locked(l);
@@ -168,4 +218,23 @@ void box_ledger_add(box_ledger *l, box_ledger_entry *e)
             begin_locked(l);
     }
     box_lock_release(&l->lock);
+}
+
+void box_ledger_tick(box_ledger *l, box_time now)
+{
+    box_list due;
+    box_list_init(&due);
+    box_lock_take(&l->lock);
+    while (now >= l->retry_at && !box_list_empty(&l->owed)) {
+        box_uid uid = take_debt(l);
+        box_list_append(&due, &box_ledger_entry_new(BOX_SESSION_FORGET, &uid, NULL, NULL)->link);
+    }
+    if (!box_list_empty(&due))
+        l->retry_at = box_time_add(now, BOX_LEDGER_RETRY_SECONDS * BOX_SECOND);
+    box_lock_release(&l->lock);
+    while (!box_list_empty(&due)) {
+        box_ledger_entry *e = BOX_CONTAINER(due.next, box_ledger_entry, link);
+        box_list_remove(&e->link);
+        box_ledger_add(l, e);
+    }
 }

@@ -21,7 +21,7 @@ typedef struct box_ledger_entry {
 
 /* The store is borrowed. */
 box_ledger *box_ledger_new(box_store *store);
-/* After the loops have stopped. */
+/* After the loops have stopped; tries FORGETs that failed a last time. */
 void box_ledger_free(box_ledger *l);
 
 /* done runs on this loop, once; NULL: nobody cares. The caller fills in the rest of the change. */
@@ -30,5 +30,8 @@ box_ledger_entry *box_ledger_entry_new(box_session_change_kind kind, const box_u
 /* Takes it. On any loop; waits for nothing. RATE_LIMIT when BOX_LEDGER_MAX_WAITING wait already,
  * but a FORGET is never refused: there is one a session. */
 void box_ledger_add(box_ledger *l, box_ledger_entry *e);
+/* Writes again what sessions that are gone left behind because FORGET failed. On one loop, now and
+ * then. */
+void box_ledger_tick(box_ledger *l, box_time now);
 /* Takes it, with nothing to write: done is told err (NULL: all is well). */
 void box_ledger_answer(box_ledger_entry *e, const box_error *err);

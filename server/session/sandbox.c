@@ -78,7 +78,7 @@ static void remove_sandbox(box_session *s)
         gone(s);
 }
 
-/* Where that failed the next start finds its record, and that its sandbox is gone. */
+/* Where that failed the ledger tries again. */
 static void forgotten(void *arg, const box_error *err)
 {
     BOX_AUTO(box_session_unrefp) box_session *s = arg;

@@ -79,6 +79,8 @@ static void sweep(void *arg)
     box_loop *loop = box_loops_get(all->loops, 0);
     box_sessions_expire(all, box_loop_now(loop));
     box_pool_look(all->pool);
+    if (all->ledger != NULL)
+        box_ledger_tick(all->ledger, box_loop_now(loop));
     box_timer_set(all->sweep, box_time_add(box_loop_now(loop), BOX_SESSION_SWEEP_MS * BOX_MS));
 }
 

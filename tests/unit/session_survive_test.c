@@ -351,6 +351,37 @@ static void what_cannot_be_written_down_is_not_made(void **state)
     assert_int_equal(create(r, "s", &persistent), BOX_SESSION_RUNNING);
 }
 
+/* Deleted while nothing can be written: a full disk, say. */
+static void delete_held(rig *r, const char *id)
+{
+    answer a = {0};
+    create(r, id, &persistent);
+    sqlite3 *db = hold(r);
+    box_session_delete(r->all, "t", id, false, answer_done, &a);
+    rig_settle(r);
+    assert_int_equal(a.count, 1);
+    assert_int_equal(a.error.reason, BOX_NONE);
+    answer_free(&a);
+    sqlite3_close(db);
+}
+
+static void what_could_not_be_forgotten_is_forgotten_later(void **state)
+{
+    rig *r = *state;
+    delete_held(r, "s");
+    rig_wait(r, 2 * BOX_LEDGER_RETRY_SECONDS * BOX_SECOND);
+    rig_restart(r, true);
+    assert_int_equal(state_of(r, "s"), 0);
+}
+
+static void or_when_boxd_ends(void **state)
+{
+    rig *r = *state;
+    delete_held(r, "s");
+    rig_restart(r, false);
+    assert_int_equal(state_of(r, "s"), 0);
+}
+
 static void a_damaged_record_is_dropped_and_the_others_come_back(void **state)
 {
     rig *r = *state;
@@ -640,6 +671,8 @@ int main(void)
         TEST(changes_that_were_answered_survive),
         TEST(what_was_stopped_or_deleted_does_not_come_back),
         TEST(what_cannot_be_written_down_is_not_made),
+        TEST(what_could_not_be_forgotten_is_forgotten_later),
+        TEST(or_when_boxd_ends),
         TEST(a_damaged_record_is_dropped_and_the_others_come_back),
         TEST(sessions_of_a_tenant_that_is_gone_are_forgotten),
         TEST(a_run_of_its_own_cannot_be_persistent),
