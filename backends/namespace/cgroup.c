@@ -240,6 +240,14 @@ int box_cgroups_birthplace(const box_sandbox_record *r, const char *below)
     return t != NULL ? box_cgroup_open(t, below) : -1;
 }
 
+bool box_cgroups_limit_on_v2(const box_sandbox_record *r)
+{
+    box_cgroup_trees trees;
+    box_cgroup_trees_parse(r->place, &trees);
+    const box_cgroup_tree *t = box_cgroup_v2(&trees);
+    return t != NULL && t->controllers != 0;
+}
+
 static int join_one(const box_cgroup_tree *t, const char *below, box_error *err)
 {
     BOX_AUTO(box_closep) int dir = box_cgroup_open(t, below);

@@ -38,11 +38,14 @@ int box_cgroups_make(const box_sandbox_record *record, uid_t owner, box_error *e
 
 /* Directory S (below "") or S/agent ("/agent") of the cgroup2 tree, to be born in; -1 = none. */
 int box_cgroups_birthplace(const box_sandbox_record *record, const char *below);
+/* Controllers are to be switched on in the cgroup2 tree. */
+bool box_cgroups_limit_on_v2(const box_sandbox_record *record);
 /* Moves the caller, a process of one thread, to S or S/agent; in the cgroup2 tree only
  * `everywhere`: there that waits for all forks of the machine, and others wait for it. */
 int box_cgroups_join(const box_sandbox_record *record, const char *below, bool everywhere,
                      box_error *err) BOX_MUST_USE;
-/* Limits of S/agent, and controllers for both, when nobody is in S itself (any more). */
+/* Limits of S/agent, and controllers for both, when nobody is in S itself (any more). The latter
+ * waits as a move does if somebody is in S/agent already. */
 int box_cgroups_settle(const box_sandbox_record *record, box_error *err) BOX_MUST_USE;
 
 /* Open files of S/box, one for each hierarchy, cgroup2's first ("0" written moves the writer, a

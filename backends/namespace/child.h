@@ -15,8 +15,7 @@ typedef struct box_child {
  * its pidfd tells. */
 enum { BOX_CHILD_ENDING_MS = 1000 };
 
-/* It is born in S/agent of the record's groups, with a cgroup namespace whose root is S; nobody is
- * in S itself afterwards. It waits for box_child_go, and ends when the caller ends first.
+/* It is born as birth.h says. It waits for box_child_go, and ends when the caller ends first.
  * plan->helper is made for it. The descriptors of *out must be -1; it is to be done in any case. */
 int box_child_start(box_first_plan *plan, const box_sandbox_record *record, uint32_t uid_base,
                     box_child *out, box_error *err) BOX_MUST_USE;

@@ -84,8 +84,7 @@ static int start_child(const box_backend *b, box_first_plan *plan, const box_jou
     if (box_child_start(plan, record, base, child, err) < 0)
         return -1;
     record->pid = child->pid;
-    if (box_cgroups_settle(record, err) < 0 ||
-        box_sandbox_map_ids(child->pid, base, b->ids, err) < 0 ||
+    if (box_sandbox_map_ids(child->pid, base, b->ids, err) < 0 ||
         box_proc_start_time(child->pid, &record->start_time, err) < 0 ||
         (journal != NULL && journal->save(journal->owner, record, err) < 0) ||
         box_child_go(child, err) < 0)

@@ -135,6 +135,17 @@ int box_sandbox_unshare_groups(uint32_t uid_base, box_ids ids, box_error *err)
     return unshare_as(uid_base, ids, CLONE_NEWCGROUP, err);
 }
 
+int box_sandbox_open_groups(int *out, box_error *err)
+{
+    *out = open("/proc/self/ns/cgroup", O_RDONLY | O_CLOEXEC);
+    return *out < 0 ? box_fail_errno(err, "open a cgroup namespace") : 0;
+}
+
+int box_sandbox_enter_groups(int groups, box_error *err)
+{
+    return setns(groups, CLONE_NEWCGROUP) < 0 ? box_fail_errno(err, "enter a cgroup namespace") : 0;
+}
+
 void box_sandbox_limit_ipc(int64_t shm_bytes)
 {
     const struct {

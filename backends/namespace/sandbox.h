@@ -22,6 +22,10 @@ int box_sandbox_unshare(uint32_t uid_base, box_ids ids, box_error *err) BOX_MUST
 /* Likewise a cgroup namespace, whose root is where the caller is. */
 int box_sandbox_unshare_groups(uint32_t uid_base, box_ids ids, box_error *err) BOX_MUST_USE;
 
+/* A descriptor of the caller's cgroup namespace, and the way into it from another. */
+int box_sandbox_open_groups(int *out, box_error *err) BOX_MUST_USE;
+int box_sandbox_enter_groups(int groups, box_error *err) BOX_MUST_USE;
+
 /* A copy of the caller as a child of its parent, born in that directory of the cgroup2 tree (-1 =
  * where the caller is; else it fails before kernel 5.7). 0 in the child; -1 with *err. */
 pid_t box_sandbox_fork(int group, int *pidfd, box_error *err);
