@@ -56,6 +56,7 @@ static int ask_create(box_warden *w, warden_conn *c, uint64_t id, const void *bo
         box_warden_disk_claim(w, s, request.workspace_bytes, c->serial);
     warden_job *job = box_warden_job_new(JOB_CREATE, s, c->serial, id);
     job->create = request;
+    job->prepared = s->standby != NULL;
     job->listen_fd = box_take_fd(fd);
     box_warden_job_queue(w, job);
     return 0;

@@ -1,6 +1,7 @@
 /* What the files of the warden's main loop share. warden.c owns the loop, conn.c connections,
- * ask.c their requests, job.c the queue and helpers, standby.c helpers that wait for their job,
- * sandbox.c the table and what happens to a sandbox, disk.c images of workspaces. */
+ * ask.c their requests, job.c the queue and helpers, again.c creates that are done again, standby.c
+ * helpers that wait for their job, sandbox.c the table and what happens to a sandbox, disk.c images
+ * of workspaces. */
 #pragma once
 
 #include <sys/types.h>
@@ -42,6 +43,7 @@ typedef struct warden_conn {
 typedef enum job_kind {
     JOB_CREATE,
     JOB_DESTROY,
+    JOB_CLEAR, /* before its CREATE is done again: as DESTROY, but the sandbox stays */
     JOB_ALIVE,
     JOB_LIMITS,
     JOB_USAGE,
@@ -61,6 +63,8 @@ typedef struct warden_job {
     uint64_t conn;                  /* serial of who asked; 0 = the warden itself */
     uint64_t id;                    /* of the request */
     box_warden_create create;
+    bool prepared; /* CREATE: by what was prepared; once that is lost, by a helper that does it all
+                    */
     box_warden_limits limits;
     int64_t image_bytes; /* IMAGE, FILL */
     int listen_fd;
@@ -77,6 +81,7 @@ typedef struct warden_result {
     box_warden_answer answer;
     uint32_t oom;
     bool has_image;
+    bool lost; /* the warden's own: the helper could not do or tell it */
 } warden_result;
 
 enum { RESULT_MAX_FDS = BOX_ANSWER_MAX_FDS + 1 };
@@ -258,6 +263,16 @@ void box_warden_job_free(box_warden *w, warden_job *job);
 warden_job *box_warden_job_create_of(const box_warden *w, const warden_sandbox *s);
 /* A job that waits is not to be done any more. */
 void box_warden_job_drop(box_warden *w, warden_job *job);
+
+/* again.c */
+/* A CREATE has failed, its helper has ended. True when that was the loss of what was prepared, and
+ * it is done again: then this job, but for what it holds, is over. */
+bool box_warden_again(box_warden *w, warden_job *job, const warden_result *r);
+/* For a CREATE of a prepared sandbox that was lost before: it is the CREATE's, and is made again
+ * when the rest is removed. */
+bool box_warden_again_adopt(box_warden *w, warden_sandbox *s);
+/* A CLEAR has ended. */
+void box_warden_cleared(box_warden *w, const warden_job *job, const warden_result *r);
 
 /* In a helper: what the warden had open is closed but `socket`, `request` and `image` (-1 = none),
  * which are w->slots from now on. */

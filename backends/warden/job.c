@@ -154,6 +154,8 @@ static int do_job(box_warden *w, const warden_job *job, int image, warden_result
         return do_create(w, job, image, r, fds, err);
     case JOB_DESTROY:
         return do_destroy(w, job->sandbox, image, r, err);
+    case JOB_CLEAR: /* the image is its next CREATE's */
+        return do_destroy(w, job->sandbox, -1, r, err);
     case JOB_ALIVE:
         return do_alive(w, r, err);
     case JOB_LIMITS:
@@ -231,7 +233,8 @@ static void collect(warden_job *job, warden_result *result, int fds[RESULT_MAX_F
         return;
     }
     *result = new_result(job);
-    if (box_now() >= job->deadline)
+    result->lost = box_now() < job->deadline;
+    if (!result->lost)
         (void)box_fail(&result->error, BOX_DEADLINE, "the operation took longer than %d s",
                        BOX_WARDEN_HELPER_SECONDS);
     else
@@ -314,7 +317,8 @@ static void start_or_fail(box_warden *w, warden_job *job)
     box_list_remove(&job->link);
     w->n_queue -= job->conn != 0 ? 1 : 0;
     if (start(w, job, &result.error) == 0) {
-        box_closep(&job->listen_fd); /* the helper has it */
+        if (!job->prepared)
+            box_closep(&job->listen_fd); /* the helper has it, and no other will need it */
         if (job->sandbox != NULL)
             job->sandbox->busy = true;
         if (job->kind == JOB_DESTROY)
@@ -324,6 +328,7 @@ static void start_or_fail(box_warden *w, warden_job *job)
         w->n_destroying += job->kind == JOB_DESTROY ? 1 : 0;
         return;
     }
+    result.lost = true;
     box_warden_sandbox_job_done(w, job, &result, NULL, 0);
     box_warden_job_free(w, job);
 }

@@ -46,15 +46,15 @@ int box_warden_sandbox_add(box_warden *w, const box_uid *uid, const box_uid *ins
                            uint32_t flags, warden_sandbox **out, box_error *err)
 {
     int64_t max = w->config->maxima.sandboxes;
-    const warden_sandbox *same = box_warden_sandbox_find(w, uid);
-    if (same != NULL && box_uid_equal(&same->record.instance, &(box_uid){0})) {
-        (void)box_fail(err, BOX_BACKEND_UNAVAILABLE, "what was prepared for it is lost");
-        box_error_add(err, "backend", w->ops->name);
-        err->retry_ms = 500;
-        return -1;
-    }
-    if (same != NULL)
+    warden_sandbox *same = box_warden_sandbox_find(w, uid);
+    if (same != NULL && !box_warden_again_adopt(w, same))
         return box_violation(err, "uid", "is in use");
+    if (same != NULL) {
+        same->record.instance = *instance;
+        same->record.flags = flags;
+        *out = same;
+        return 0;
+    }
     if (box_map_count(w->sandboxes) >= (size_t)max) {
         (void)box_fail(err, BOX_SESSION_LIMIT, "the warden has its %lld sandboxes", (long long)max);
         return box_error_limit(err, "sandboxes", max, max);
@@ -317,7 +317,7 @@ static void keep_pidfd(box_warden *w, warden_sandbox *s, const warden_result *r,
         retry_later(w, s);
 }
 
-static void created(box_warden *w, const warden_job *job, const warden_result *r, const int *fds,
+static void created(box_warden *w, warden_job *job, const warden_result *r, const int *fds,
                     size_t n_fds)
 {
     warden_sandbox *s = job->sandbox;
@@ -331,6 +331,8 @@ static void created(box_warden *w, const warden_job *job, const warden_result *r
         box_warden_conn_answer(w, job->conn, job->id, &r->answer, fds, n_fds);
         return;
     }
+    if (box_warden_again(w, job, r))
+        return;
     /* What the helper had written down before it failed says what is to be removed. */
     box_sandbox_record saved;
     box_error unread;
@@ -417,6 +419,9 @@ void box_warden_sandbox_job_done(box_warden *w, warden_job *job, warden_result *
         break;
     case JOB_DESTROY:
         destroyed(w, job->sandbox, r);
+        break;
+    case JOB_CLEAR:
+        box_warden_cleared(w, job, r);
         break;
     case JOB_ADOPT:
         adopted(w, job, r, fds, &image);
