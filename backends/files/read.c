@@ -7,37 +7,27 @@
 #include "base/alloc.h"
 #include "base/fd.h"
 #include "files/names.h"
-#include "files/place.h"
+#include "files/source.h"
 #include "files/text.h"
 
 enum { LONGEST = 4 /* bytes of a character */ };
 
 /* --- bytes of a file -------------------------------------------------------------------------- */
 
-static ssize_t read_at(const box_files_worker *w, int fd, void *out, size_t len, int64_t offset,
-                       box_error *err)
-{
-    ssize_t n;
-    do {
-        n = pread(fd, out, len, offset);
-    } while (n < 0 && errno == EINTR);
-    return n < 0 ? box_place_fail(err, "read", w->path) : n;
-}
-
 /* Fills out as far as the file goes. */
-static ssize_t read_full(box_files_worker *w, int fd, uint8_t *out, size_t len, int64_t offset,
-                         box_error *err)
+static ssize_t read_full(box_files_worker *w, const box_source *s, uint8_t *out, size_t len,
+                         int64_t offset, box_error *err)
 {
     size_t have = 0;
     while (have < len) {
         size_t part = len - have < BOX_FILES_ROOM_BYTES ? len - have : BOX_FILES_ROOM_BYTES;
-        ssize_t n = read_at(w, fd, out + have, part, offset + (int64_t)have, err);
+        ssize_t n = box_source_read(s, out + have, part, offset + (int64_t)have, err);
         if (n < 0)
             return -1;
         if (n == 0)
             break;
         have += (size_t)n;
-        if (box_files_step(w, err) < 0)
+        if (have < len && box_files_step(w, err) < 0)
             return -1;
     }
     return (ssize_t)have;
@@ -54,15 +44,15 @@ typedef struct window {
 
 /* The offset at which line number `line` begins; *lines: how many there are before it. At the end
  * of the file *past is set. */
-static int find_line(box_files_worker *w, int fd, int64_t line, int64_t *offset, int64_t *lines,
-                     bool *past, box_error *err)
+static int find_line(box_files_worker *w, const box_source *s, int64_t line, int64_t *offset,
+                     int64_t *lines, bool *past, box_error *err)
 {
     int64_t at = 0;
     bool open = false; /* bytes since the last newline */
     *lines = 0;
     while (*lines < line - 1) {
-        ssize_t n = read_at(w, fd, w->room, BOX_FILES_ROOM_BYTES, at, err);
-        if (n < 0 || box_files_step(w, err) < 0)
+        ssize_t n = box_source_read(s, w->room, BOX_FILES_ROOM_BYTES, at, err);
+        if (n < 0 || (n > 0 && box_files_step(w, err) < 0))
             return -1;
         if (n == 0) {
             *lines += open;
@@ -84,14 +74,15 @@ static int find_line(box_files_worker *w, int fd, int64_t line, int64_t *offset,
 }
 
 /* Lines from offset to the end, when that is not far. -1 is an answer too: not known. */
-static int count_rest(box_files_worker *w, int fd, int64_t offset, int64_t *lines, box_error *err)
+static int count_rest(box_files_worker *w, const box_source *s, int64_t offset, int64_t *lines,
+                      box_error *err)
 {
     int64_t at = offset;
     bool open = false;
     *lines = 0;
     for (;;) {
-        ssize_t n = read_at(w, fd, w->room, BOX_FILES_ROOM_BYTES, at, err);
-        if (n < 0 || box_files_step(w, err) < 0)
+        ssize_t n = box_source_read(s, w->room, BOX_FILES_ROOM_BYTES, at, err);
+        if (n < 0 || (n > 0 && box_files_step(w, err) < 0))
             return -1;
         if (n == 0)
             break;
@@ -123,10 +114,9 @@ typedef struct taken {
 
 /* One line at a time, until lines or bytes are over. A first line that is too long is cut between
  * two characters; it moves on by one at least. */
-static void take_lines(const box_files_ask_head *h, const window *win, char *text, taken *t,
-                       bool *replaced)
+static void take_lines(const box_files_ask_head *h, const window *win, char *text, size_t room,
+                       taken *t, bool *replaced)
 {
-    size_t room = (size_t)h->max_bytes;
     while (t->used < win->len) {
         if (t->lines == h->max_items) {
             t->why = BOX_FILES_CUT_LINES;
@@ -159,15 +149,15 @@ static void take_lines(const box_files_ask_head *h, const window *win, char *tex
     }
 }
 
-static int read_window(box_files_worker *w, int fd, window *win, box_error *err)
+static int read_window(box_files_worker *w, const box_source *s, window *win, box_error *err)
 {
     uint8_t one;
-    ssize_t n = read_full(w, fd, win->data, win->len, win->offset, err);
+    ssize_t n = read_full(w, s, win->data, win->len, win->offset, err);
     if (n < 0)
         return -1;
     ssize_t more = 0;
     if ((size_t)n == win->len) {
-        more = read_at(w, fd, &one, 1, win->offset + n, err);
+        more = box_source_read(s, &one, 1, win->offset + n, err);
         if (more < 0)
             return -1;
     }
@@ -176,29 +166,37 @@ static int read_window(box_files_worker *w, int fd, window *win, box_error *err)
     return 0;
 }
 
-static int count_total(box_files_worker *w, int fd, const window *win, const taken *t,
+/* Each byte that is no text becomes a character of three. */
+static size_t most_text(const box_files_ask_head *h, const window *win)
+{
+    size_t most = (size_t)h->max_bytes;
+    return win->len < most / 3 ? 3 * win->len : most;
+}
+
+static int count_total(box_files_worker *w, const box_source *s, const window *win, const taken *t,
                        int64_t before, box_files_answer *a, box_error *err)
 {
     int64_t rest = 0;
     if ((w->ask->head.flags & BOX_FILES_BY_OFFSET) != 0)
         return 0;
-    if (count_rest(w, fd, win->offset + (int64_t)t->used, &rest, err) < 0)
+    if (count_rest(w, s, win->offset + (int64_t)t->used, &rest, err) < 0)
         return -1;
     if (rest >= 0)
         a->total_lines = before + t->lines + rest - (t->cut && rest > 0 ? 1 : 0);
     return 0;
 }
 
-static int send_lines(box_files_worker *w, int fd, window *win, int64_t before, box_files_answer *a,
-                      box_error *err)
+static int send_lines(box_files_worker *w, const box_source *s, window *win, int64_t before,
+                      box_files_answer *a, box_error *err)
 {
     const box_files_ask_head *h = &w->ask->head;
     taken t = {0};
     bool replaced = false;
-    BOX_AUTO(box_freep) char *text = malloc((size_t)h->max_bytes + LONGEST);
+    size_t room = most_text(h, win);
+    BOX_AUTO(box_freep) char *text = malloc(room + LONGEST);
     if (text == NULL)
         return box_fail(err, BOX_MEMORY_BUDGET, "no memory for the answer");
-    take_lines(h, win, text, &t, &replaced);
+    take_lines(h, win, text, room, &t, &replaced);
     bool all = t.used == win->len && !win->more;
     a->offset = win->offset;
     a->next_offset = all ? 0 : win->offset + (int64_t)t.used;
@@ -214,23 +212,24 @@ static int send_lines(box_files_worker *w, int fd, window *win, int64_t before, 
         t.text_len--;
     if (box_files_send_data(w, text, t.text_len, err) < 0)
         return -1;
-    return count_total(w, fd, win, &t, before, a, err);
+    return count_total(w, s, win, &t, before, a, err);
 }
 
-static int read_text(box_files_worker *w, int fd, box_files_answer *a, box_error *err)
+static int read_text(box_files_worker *w, const box_source *s, box_files_answer *a, box_error *err)
 {
     const box_files_ask_head *h = &w->ask->head;
-    window win = {.offset = h->offset, .len = (size_t)h->max_bytes + LONGEST};
+    window win = {.offset = h->offset};
     int64_t before = 0;
     bool past = false;
     bool by_offset = (h->flags & BOX_FILES_BY_OFFSET) != 0;
-    if (!by_offset && find_line(w, fd, h->start_line, &win.offset, &before, &past, err) < 0)
+    if (!by_offset && find_line(w, s, h->start_line, &win.offset, &before, &past, err) < 0)
         return -1;
-    BOX_AUTO(box_freep) uint8_t *data = malloc(win.len);
+    win.len = box_source_left(s, win.offset, (size_t)h->max_bytes + LONGEST);
+    BOX_AUTO(box_freep) uint8_t *data = malloc(win.len + 1);
     if (data == NULL)
         return box_fail(err, BOX_MEMORY_BUDGET, "no memory for the answer");
     win.data = data;
-    if (read_window(w, fd, &win, err) < 0)
+    if (read_window(w, s, &win, err) < 0)
         return -1;
     if (past || (win.len == 0 && (by_offset ? h->offset > 0 : h->start_line > 1))) {
         a->flags |= BOX_FILES_PAST_END;
@@ -238,12 +237,12 @@ static int read_text(box_files_worker *w, int fd, box_files_answer *a, box_error
         a->total_lines = by_offset ? -1 : before;
         return 0;
     }
-    return send_lines(w, fd, &win, before, a, err);
+    return send_lines(w, s, &win, before, a, err);
 }
 
 /* --- bytes ------------------------------------------------------------------------------------ */
 
-static int read_bytes(box_files_worker *w, int fd, box_files_answer *a, box_error *err)
+static int read_bytes(box_files_worker *w, const box_source *s, box_files_answer *a, box_error *err)
 {
     const box_files_ask_head *h = &w->ask->head;
     int64_t sent = 0;
@@ -252,8 +251,8 @@ static int read_bytes(box_files_worker *w, int fd, box_files_answer *a, box_erro
         /* One byte beyond says whether there is more. */
         int64_t want = h->max_bytes - sent + 1;
         want = want < BOX_FILES_ROOM_BYTES ? want : BOX_FILES_ROOM_BYTES;
-        ssize_t n = read_at(w, fd, w->room, (size_t)want, h->offset + sent, err);
-        if (n < 0 || box_files_step(w, err) < 0)
+        ssize_t n = box_source_read(s, w->room, (size_t)want, h->offset + sent, err);
+        if (n < 0 || (n > 0 && box_files_step(w, err) < 0))
             return -1;
         if (n == 0)
             break;
@@ -335,13 +334,16 @@ static int read_directory(box_files_worker *w, int fd, box_files_answer *a, box_
 
 /* --- READ ------------------------------------------------------------------------------------- */
 
-static int look_for_binary(box_files_worker *w, int fd, box_files_answer *a, box_error *err)
+static int read_regular(box_files_worker *w, int fd, const struct stat *st, box_files_answer *a,
+                        box_error *err)
 {
-    ssize_t n = read_at(w, fd, w->room, 8192, 0, err);
-    if (n < 0)
+    box_source s;
+    if (box_source_init(&s, fd, st, w->path, err) < 0)
         return -1;
-    a->flags |= box_text_is_binary(w->room, (size_t)n) ? BOX_FILES_IS_BINARY : 0;
-    return 0;
+    a->flags |= box_text_is_binary(s.head, s.head_len) ? BOX_FILES_IS_BINARY : 0;
+    if ((w->ask->head.flags & BOX_FILES_TEXT) != 0)
+        return read_text(w, &s, a, err);
+    return read_bytes(w, &s, a, err);
 }
 
 static int refuse_kind(box_error *err, const char *path)
@@ -365,11 +367,7 @@ int box_files_do_read(box_files_worker *w, box_files_answer *answer, box_error *
         return -1;
     if (S_ISDIR(st.st_mode))
         return read_directory(w, fd, answer, err);
-    if (look_for_binary(w, fd, answer, err) < 0)
-        return -1;
-    if ((w->ask->head.flags & BOX_FILES_TEXT) != 0)
-        return read_text(w, fd, answer, err);
-    return read_bytes(w, fd, answer, err);
+    return read_regular(w, fd, &st, answer, err);
 }
 
 /* --- GET -------------------------------------------------------------------------------------- */
@@ -389,10 +387,11 @@ int box_files_do_get(box_files_worker *w, box_files_answer *answer, box_error *e
     box_place_info(&st, w->path, &info);
     if (box_files_send_info(w, &info, err) < 0)
         return -1;
+    const box_source s = {.fd = fd, .path = w->path, .end = INT64_MAX}; /* also what it grows by */
     int64_t left = h->max_bytes > 0 ? h->max_bytes : INT64_MAX;
     while (left > 0) {
         size_t want = left < BOX_FILES_ROOM_BYTES ? (size_t)left : BOX_FILES_ROOM_BYTES;
-        ssize_t n = read_at(w, fd, w->room, want, h->offset + answer->bytes, err);
+        ssize_t n = box_source_read(&s, w->room, want, h->offset + answer->bytes, err);
         if (n < 0 || (n > 0 && box_files_send_data(w, w->room, (size_t)n, err) < 0))
             return -1;
         if (n == 0)

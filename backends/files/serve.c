@@ -257,7 +257,7 @@ static int serve_one(box_files_worker *w, box_error *err)
         return box_fail(err, BOX_MEMORY_BUDGET, "no memory for the call");
     memcpy(owned, body.data, body.len);
     box_buf_consume(&w->in, sizeof f + f.size);
-    if (box_buf_len(&w->in) == 0)
+    if (box_buf_len(&w->in) == 0 && w->in.capacity > READ_BYTES)
         box_buf_done(&w->in); /* an edit of 16 MiB is not kept */
     if (box_files_ask_parse((box_bytes){.data = owned, .len = f.size}, ask, err) < 0)
         return -1;

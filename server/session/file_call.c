@@ -9,6 +9,7 @@
 
 enum {
     READ_BYTES = 64 * 1024,
+    FIRST_READ_BYTES = 8 * 1024, /* most answers fit: a large buffer for each is work for malloc */
     READS_A_TURN = 8,        /* then others of the loop get theirs */
     FEED_BYTES = 256 * 1024, /* of content that wait for the worker */
 };
@@ -241,11 +242,12 @@ static bool receive(box_file_call *c)
 {
     uint8_t *room;
     box_error err = {0};
-    if (box_buf_reserve(&c->in, READ_BYTES, &room, &err) < 0) {
+    size_t most = c->got_something ? READ_BYTES : FIRST_READ_BYTES;
+    if (box_buf_reserve(&c->in, most, &room, &err) < 0) {
         fail(c, &err);
         return false;
     }
-    ssize_t n = recv(c->worker->fd, room, READ_BYTES, MSG_DONTWAIT);
+    ssize_t n = recv(c->worker->fd, room, most, MSG_DONTWAIT);
     if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR))
         return false;
     if (n <= 0) {
