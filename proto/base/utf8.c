@@ -1,6 +1,7 @@
 #include "base/utf8.h"
 
 #include <stdint.h>
+#include <string.h>
 
 /* Length of the sequence at p (1-4), or 0 when it is not valid within len bytes. */
 static size_t sequence(const unsigned char *p, size_t len)
@@ -24,11 +25,28 @@ static size_t sequence(const unsigned char *p, size_t len)
     return need;
 }
 
+/* Most text is ASCII: eight bytes at once, as long as they are. */
+static size_t ascii_prefix(const unsigned char *p, size_t len)
+{
+    uint64_t eight;
+    size_t at = 0;
+    for (; len - at >= sizeof eight; at += sizeof eight) {
+        memcpy(&eight, p + at, sizeof eight);
+        if ((eight & UINT64_C(0x8080808080808080)) != 0)
+            break;
+    }
+    return at;
+}
+
 size_t box_utf8_valid_prefix(const char *data, size_t len)
 {
     const unsigned char *p = (const unsigned char *)data;
     size_t at = 0;
     while (at < len) {
+        if (p[at] < 0x80)
+            at += ascii_prefix(p + at, len - at);
+        if (at == len)
+            break;
         size_t n = sequence(p + at, len - at);
         if (n == 0)
             break;

@@ -63,6 +63,28 @@ static void the_valid_prefix_ends_before_a_cut_sequence(void **state)
     assert_false(box_utf8_valid("\xfe", 1));
 }
 
+/* Words of ASCII are looked at whole: what is none is found at each place of each word. */
+static void a_bad_byte_is_found_wherever_it_stands(void **state)
+{
+    (void)state;
+    char text[41];
+    for (size_t from = 0; from < 8; from++) {
+        for (size_t bad = from; bad < sizeof text; bad++) {
+            memset(text, 'a', sizeof text);
+            text[bad] = (char)0x80;
+            size_t len = sizeof text - from;
+            assert_int_equal(box_utf8_valid_prefix(text + from, len), bad - from);
+            assert_false(box_utf8_valid(text + from, len));
+            assert_true(box_utf8_valid(text + from, bad - from));
+            if (bad + 1 == sizeof text)
+                continue;
+            memcpy(text + bad, "\xc3\xa9", 2);
+            assert_int_equal(box_utf8_valid_prefix(text + from, len), len);
+            assert_int_equal(box_utf8_valid_prefix(text + from, bad + 1 - from), bad - from);
+        }
+    }
+}
+
 static void scrubbing_replaces_only_what_is_not_valid(void **state)
 {
     (void)state;
@@ -103,6 +125,7 @@ int main(void)
         cmocka_unit_test(exactly_the_scalar_values_are_valid),
         cmocka_unit_test(overlong_forms_are_not_valid),
         cmocka_unit_test(the_valid_prefix_ends_before_a_cut_sequence),
+        cmocka_unit_test(a_bad_byte_is_found_wherever_it_stands),
         cmocka_unit_test(scrubbing_replaces_only_what_is_not_valid),
         cmocka_unit_test(control_characters_are_c0_del_and_c1),
     };
