@@ -10,8 +10,8 @@
 enum {
     READ_BYTES = 64 * 1024,
     FIRST_READ_BYTES = 8 * 1024, /* most answers fit: a large buffer for each is work for malloc */
-    READS_A_TURN = 8,        /* then others of the loop get theirs */
-    FEED_BYTES = 256 * 1024, /* of content that wait for the worker */
+    READS_A_TURN = 8,            /* then others of the loop get theirs */
+    FEED_BYTES = 256 * 1024,     /* of content that wait for the worker */
 };
 
 static void run(box_file_call *c);
@@ -40,18 +40,10 @@ static void unrefp(box_file_call **c)
 
 /* --- ending ----------------------------------------------------------------------------------- */
 
-static void stop_watching(box_file_call *c)
-{
-    box_watch_free(c->watch);
-    c->watch = NULL;
-    c->watched = 0;
-}
-
 /* The last that happens to it: drops the reference of being under way. */
 static void conclude(box_file_call *c, const box_error *err)
 {
     c->phase = BOX_FILE_OVER;
-    stop_watching(c);
     box_timer_free(c->timer);
     c->timer = NULL;
     box_buf_done(&c->ask);
@@ -67,7 +59,6 @@ static void conclude(box_file_call *c, const box_error *err)
 static void fail(box_file_call *c, const box_error *why)
 {
     box_error err = *why;
-    stop_watching(c);
     if (c->worker != NULL)
         box_files_discard(c->session, box_take(c->worker));
     conclude(c, &err);
@@ -85,7 +76,7 @@ static void succeed(box_file_call *c)
 {
     box_file_worker *w = box_take(c->worker);
     bool good = c->content_ended && box_buf_len(&c->out) == 0 && box_buf_len(&c->in) == 0;
-    stop_watching(c);
+    box_file_watch_rest(w);
     if (good)
         box_files_give_back(c->session, w);
     else
@@ -109,7 +100,7 @@ static bool is_repeatable(uint32_t op)
 static void lose_worker(box_file_call *c)
 {
     c->phase = BOX_FILE_DYING;
-    stop_watching(c);
+    box_file_watch_end(c->worker);
     box_timer_set(c->timer,
                   box_time_add(box_loop_now(c->loop), BOX_FILES_WHY_SECONDS * BOX_SECOND));
     box_files_ask_why(c);
@@ -194,13 +185,6 @@ static void be_patient(box_file_call *c, bool caller)
 
 /* --- out -------------------------------------------------------------------------------------- */
 
-static void watch_for(box_file_call *c, int events)
-{
-    if (c->watch != NULL && c->watched != events)
-        box_watch_set(c->watch, events);
-    c->watched = events;
-}
-
 static bool may_read(const box_file_call *c)
 {
     return c->events.writable == NULL || c->detached || c->events.writable(c->arg);
@@ -208,7 +192,8 @@ static bool may_read(const box_file_call *c)
 
 static void watch_what_is_due(box_file_call *c)
 {
-    watch_for(c, (may_read(c) ? BOX_READABLE : 0) | (box_buf_len(&c->out) > 0 ? BOX_WRITABLE : 0));
+    box_file_watch_set(c->worker, (may_read(c) ? BOX_READABLE : 0) |
+                                      (box_buf_len(&c->out) > 0 ? BOX_WRITABLE : 0));
 }
 
 /* False: the worker has closed its end; what it said before is still to be read. */
@@ -285,18 +270,17 @@ static void turn(box_file_call *c, bool readable)
         watch_what_is_due(c);
 }
 
-static void on_ready(void *arg, int events)
+void box_file_ready(box_file_call *c, int events)
 {
-    box_file_call *c = box_file_call_ref(arg);
-    turn(c, (events & BOX_READABLE) != 0);
-    box_file_call_unref(c);
+    BOX_AUTO(unrefp) box_file_call *mine = box_file_call_ref(c);
+    turn(mine, (events & BOX_READABLE) != 0);
 }
 
 /* --- running ---------------------------------------------------------------------------------- */
 
 static int begin(box_file_call *c, box_error *err)
 {
-    if (box_watch_new(c->loop, c->worker->fd, on_ready, c, &c->watch, err) < 0)
+    if (box_file_watch_begin(c, err) < 0)
         return -1;
     c->phase = BOX_FILE_RUNNING;
     size_t fed = box_buf_len(&c->out); /* content that came while it waited */

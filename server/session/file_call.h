@@ -2,7 +2,8 @@
  *
  * A worker is a process in the sandbox and our end of its socket. The home loop of its session has
  * it started and hears of its end; in between it is idle (the table's lock) or belongs to one call,
- * on that call's loop. Posts hold a reference. */
+ * on that call's loop. That loop goes on watching it while it is idle: only there its watch may go,
+ * and with it the socket. Posts hold a reference. */
 #pragma once
 
 #include "session/files.h"
@@ -10,11 +11,16 @@
 
 typedef struct box_file_worker {
     atomic_uint refs;
+    box_session *session; /* a reference */
     uint64_t id;
     bool in_agent;
     int fd;           /* of whoever has it */
-    bool greeted;     /* HELLO came; so */
-    box_list of_idle; /* lock held; so */
+    box_loop *loop;   /* that watches it; NULL: none does. Of whoever has it; the rest is */
+    box_watch *watch; /* the loop's own */
+    int watched;
+    struct box_file_call *call; /* whose turn it is; NULL: idle, or on its way to a call */
+    bool greeted;               /* HELLO came; so */
+    box_list of_idle;           /* lock held; so */
     box_time idle_since;
     /* of the home loop */
     box_list of_home;
@@ -62,8 +68,6 @@ struct box_file_call {
     uint64_t n_matches;
     uint64_t data_bytes;
     box_file_worker *worker;
-    box_watch *watch;
-    int watched;
     box_timer *timer;
     box_buf ask; /* the frames that begin it, kept for another try */
     box_buf out;
@@ -85,12 +89,28 @@ void box_file_worker_unref(box_file_worker *w);
 bool box_files_want(box_file_call *c);
 /* It does not want one any more; true when that was in time. */
 bool box_files_unwant(box_file_call *c);
+/* It has an event that no call waits for; on the loop that watches it. */
+void box_files_disturbed(box_file_worker *w);
 /* A good one is for others; ours to close otherwise. The caller's reference goes. */
 void box_files_give_back(box_session *s, box_file_worker *w);
 /* It ends, by itself or killed. The caller's reference goes. */
 void box_files_discard(box_session *s, box_file_worker *w);
 /* Has box_file_explained posted, with the reason in c->error. */
 void box_files_ask_why(box_file_call *c);
+
+/* --- file_watch.c: the loop that looks at a worker -------------------------------------------- */
+
+/* From now on c->worker's events are the call's. */
+int box_file_watch_begin(box_file_call *c, box_error *err) BOX_MUST_USE;
+void box_file_watch_set(box_file_worker *w, int events);
+/* The call is over; the loop goes on watching it for the next. */
+void box_file_watch_rest(box_file_worker *w);
+/* On its loop: it may go to another. */
+void box_file_watch_end(box_file_worker *w);
+/* Does another loop watch it? */
+bool box_file_is_elsewhere(const box_file_worker *w);
+/* Its socket closes, here or where it is watched: it ends. The caller's reference goes. */
+void box_file_worker_close(box_file_worker *w);
 
 /* --- file_ask.c: what it is asked ------------------------------------------------------------- */
 
@@ -111,3 +131,5 @@ int box_file_take_frames(box_file_call *c, box_error *err) BOX_MUST_USE;
 void box_file_granted(void *call);
 void box_file_refused(void *call);
 void box_file_explained(void *call);
+/* Not posted: its worker's socket is ready. */
+void box_file_ready(box_file_call *c, int events);

@@ -23,6 +23,7 @@ void box_file_worker_unref(box_file_worker *w)
     if (w == NULL || atomic_fetch_sub_explicit(&w->refs, 1, memory_order_acq_rel) != 1)
         return;
     box_closep(&w->fd);
+    box_session_unref(w->session);
     free(w);
 }
 
@@ -59,15 +60,24 @@ static void put_idle_locked(box_session *s, box_file_worker *w)
     s->n_file_idle++;
 }
 
+/* The last one is the warmest, and this loop's own need not change hands. */
 static box_file_worker *take_idle_locked(box_session *s)
 {
-    if (box_list_empty(&s->file_idle))
+    box_file_worker *best = NULL;
+    const box_loop *here = box_loop_current();
+    for (box_list *at = s->file_idle.prev; at != &s->file_idle; at = at->prev) {
+        box_file_worker *w = BOX_CONTAINER(at, box_file_worker, of_idle);
+        bool near = w->loop == here || w->loop == NULL;
+        if (best == NULL || near)
+            best = w;
+        if (near)
+            break;
+    }
+    if (best == NULL)
         return NULL;
-    /* The last one is the warmest. */
-    box_file_worker *w = BOX_CONTAINER(s->file_idle.prev, box_file_worker, of_idle);
-    box_list_remove(&w->of_idle);
+    box_list_remove(&best->of_idle);
     s->n_file_idle--;
-    return w;
+    return best;
 }
 
 /* --- idle ones go, on the home loop ----------------------------------------------------------- */
@@ -97,8 +107,9 @@ static void look_at_idle(void *arg)
         s->file_timer_set = !box_list_empty(&s->file_idle);
         bool again = s->file_timer_set;
         box_lock_release(&s->all->lock);
-        box_file_worker_unref(w); /* its socket closes: it ends */
-        if (w == NULL && again)
+        if (w != NULL)
+            box_file_worker_close(w);
+        else if (again)
             box_timer_set(s->file_timer, box_time_add(now, BOX_FILES_EXTRA_SECONDS * BOX_SECOND));
     } while (w != NULL);
 }
@@ -133,6 +144,7 @@ static int start_worker(box_session *s, bool in_agent, box_file_worker **out, bo
         return -1;
     box_file_worker *w = box_alloc(sizeof *w);
     atomic_init(&w->refs, 2); /* the home loop's, and who gets it */
+    w->session = box_session_ref(s);
     w->id = s->next_worker_id++;
     w->in_agent = in_agent;
     w->fd = box_take_fd(&ours);
@@ -233,6 +245,14 @@ static int queue_full(box_session *s, box_error *err)
     return box_error_limit(err, "file_calls", BOX_FILES_QUEUE_DEPTH, s->n_file_wait);
 }
 
+/* On the loop that watched it: the call's own will. */
+static void hand_over(void *call)
+{
+    box_file_call *c = call; /* the reference becomes the grant's */
+    box_file_watch_end(c->worker);
+    grant(c, c->worker);
+}
+
 bool box_files_want(box_file_call *c)
 {
     box_session *s = c->session;
@@ -243,7 +263,10 @@ bool box_files_want(box_file_call *c)
     box_file_worker *w = living_idle(s);
     if (w != NULL) {
         c->worker = w;
-        return true;
+        if (!box_file_is_elsewhere(w))
+            return true;
+        box_loop_post(w->loop, hand_over, box_file_call_ref(c));
+        return false;
     }
     box_error err = {0};
     box_lock_take(&s->all->lock);
@@ -277,12 +300,20 @@ bool box_files_unwant(box_file_call *c)
     return waited;
 }
 
+static bool is_waited_for(box_session *s)
+{
+    box_lock_take(&s->all->lock);
+    bool waits = !box_list_empty(&s->file_wait);
+    box_lock_release(&s->all->lock);
+    return waits;
+}
+
 void box_files_give_back(box_session *s, box_file_worker *w)
 {
     box_file_call *next = NULL;
     bool keep = false;
     bool arm = false;
-    if (is_bad(w)) { /* else the next call would fail for it */
+    if (is_waited_for(s) && is_bad(w)) { /* else that call would fail for it */
         box_files_discard(s, w);
         return;
     }
@@ -296,10 +327,12 @@ void box_files_give_back(box_session *s, box_file_worker *w)
         s->file_timer_set |= arm;
         box_lock_release(&s->all->lock);
     }
+    if (next != NULL && next->loop != w->loop)
+        box_file_watch_end(w);
     if (next != NULL)
         grant(next, w);
     else if (!keep)
-        box_file_worker_unref(w); /* its socket closes: it ends */
+        box_file_worker_close(w);
     if (arm)
         box_session_post(s, set_idle_timer);
 }
@@ -324,9 +357,24 @@ void box_files_discard(box_session *s, box_file_worker *w)
     notice *n = box_alloc(sizeof *n);
     n->session = box_session_ref(s);
     n->id = w->id;
-    box_closep(&w->fd);
     box_loop_post(s->home, stop_worker, n);
-    box_file_worker_unref(w);
+    box_file_worker_close(w);
+}
+
+void box_files_disturbed(box_file_worker *w)
+{
+    box_session *s = w->session;
+    box_lock_take(&s->all->lock);
+    bool idle = box_list_linked(&w->of_idle);
+    if (idle) {
+        box_list_remove(&w->of_idle);
+        s->n_file_idle--;
+    }
+    box_lock_release(&s->all->lock);
+    if (idle)
+        box_files_discard(s, w);
+    else
+        box_file_watch_set(w, 0); /* whose call it will be has a look itself */
 }
 
 /* --- ends, on the home loop ------------------------------------------------------------------- */
@@ -406,7 +454,7 @@ static void leave_home(box_session *s, box_file_worker *w, const box_error *why)
     if (w->curious != NULL)
         explain(box_take(w->curious), why);
     if (idle)
-        box_file_worker_unref(w);
+        box_file_worker_close(w);
     box_file_worker_unref(w);
 }
 

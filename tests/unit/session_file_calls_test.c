@@ -8,6 +8,7 @@
 
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/socket.h>
 
 #include "base/fd.h"
 #include "file_rig.h"
@@ -138,6 +139,112 @@ static void a_worker_that_was_granted_to_nobody_takes_the_next_call(void **state
     file_rig_answered(&c);
 }
 
+/* --- idle workers ----------------------------------------------------------------------------- */
+
+/* Has boxd closed its end? */
+static bool is_let_go(const fake_worker *w)
+{
+    char byte;
+    (void)file_rig_listen(w);
+    return recv(w->fd, &byte, 1, MSG_DONTWAIT | MSG_PEEK) == 0;
+}
+
+static void call_and_answer(rig *r, bool greet)
+{
+    file_call c;
+    file_rig_start(r, &c, BOX_FILES_MKDIR);
+    file_rig_answer_stat(r, file_rig_newest(r), greet);
+    file_rig_answered(&c);
+}
+
+static void an_idle_worker_is_let_go_after_a_while(void **state)
+{
+    rig *r = *state;
+    call_and_answer(r, true);
+    fake_worker *w = file_rig_newest(r);
+    rig_wait(r, BOX_FILES_IDLE_SECONDS * BOX_SECOND / 2);
+    assert_false(is_let_go(w));
+    rig_wait(r, (BOX_FILES_IDLE_SECONDS + BOX_FILES_EXTRA_SECONDS) * BOX_SECOND);
+    assert_true(is_let_go(w));
+    fake_worker_end(file_rig_sandbox(r), w, 0);
+    rig_settle(r);
+    call_and_answer(r, true);
+    assert_int_equal(file_rig_sandbox(r)->files, 2);
+}
+
+static void one_beside_the_sandbox_is_let_go_at_once(void **state)
+{
+    rig *r = *state;
+    file_call c;
+    file_rig_start(r, &c, BOX_FILES_REMOVE);
+    fake_warden_oom(&r->warden);
+    fake_worker_end(file_rig_sandbox(r), file_rig_newest(r), SIGKILL);
+    rig_settle(r);
+    file_rig_tell(r, file_rig_newest(r), "ha");
+    file_rig_answered(&c);
+    assert_int_equal(file_rig_newest(r)->flags, BOX_AGENT_FILES_IN_AGENT);
+    assert_true(is_let_go(file_rig_newest(r)));
+}
+
+static void one_that_speaks_unasked_is_ended_at_once(void **state)
+{
+    rig *r = *state;
+    call_and_answer(r, true);
+    assert_int_equal(file_rig_sandbox(r)->files_stops, 0);
+    file_rig_tell(r, file_rig_newest(r), "a");
+    assert_int_equal(file_rig_sandbox(r)->files_stops, 1);
+    call_and_answer(r, true);
+}
+
+/* The loop that made the last call looks at it; the home loop of the session is the other one. */
+static void one_serves_the_calls_of_every_loop(void **state)
+{
+    rig *r = *state;
+    box_loop *before = box_loop_current();
+    for (unsigned i = 0; i < 6; i++) {
+        fake_loop_enter(box_loops_get(r->loops, (i / 2) % 2));
+        call_and_answer(r, i == 0);
+    }
+    assert_int_equal(file_rig_sandbox(r)->files, 1);
+    assert_int_equal(file_rig_sandbox(r)->files_stops, 0);
+    fake_loop_enter(before);
+}
+
+static void one_on_its_way_to_another_loop_may_speak(void **state)
+{
+    rig *r = *state;
+    file_call c;
+    file_speech nonsense = {0};
+    box_error err = {0};
+    box_files_ask ask = file_rig_ask(BOX_FILES_STAT);
+    box_loop *before = box_loop_current();
+    fake_loop_enter(box_loops_get(r->loops, 1));
+    call_and_answer(r, true);
+    fake_worker *w = file_rig_newest(r);
+    fake_loop_enter(box_loops_get(r->loops, 0));
+    assert_int_equal(file_rig_try(r, &c, &ask, &err), 0);
+    for (int i = 0; i < 2; i++)
+        (void)fake_loops_turn(r->loops);
+    file_rig_info(&nonsense);
+    file_rig_info(&nonsense);
+    file_rig_say(r, w, &nonsense, 0);
+    rig_settle(r);
+    file_rig_failed(&c, BOX_INTERNAL);
+    assert_int_equal(file_rig_sandbox(r)->files_stops, 1);
+    call_and_answer(r, true);
+    fake_loop_enter(before);
+}
+
+static void the_loop_that_watches_it_hears_when_it_dies(void **state)
+{
+    rig *r = *state;
+    call_and_answer(r, true);
+    fake_worker_end(file_rig_sandbox(r), file_rig_newest(r), SIGKILL);
+    rig_settle(r);
+    call_and_answer(r, true);
+    assert_int_equal(file_rig_sandbox(r)->files, 2);
+}
+
 #define RIG(test) cmocka_unit_test_setup_teardown(test, file_rig_set_up, rig_tear_down)
 
 int main(void)
@@ -149,6 +256,12 @@ int main(void)
         RIG(a_caller_may_go_away_at_any_point),
         RIG(a_caller_that_waits_in_the_queue_may_go_away),
         RIG(a_worker_that_was_granted_to_nobody_takes_the_next_call),
+        RIG(an_idle_worker_is_let_go_after_a_while),
+        RIG(one_beside_the_sandbox_is_let_go_at_once),
+        RIG(one_that_speaks_unasked_is_ended_at_once),
+        RIG(one_serves_the_calls_of_every_loop),
+        RIG(one_on_its_way_to_another_loop_may_speak),
+        RIG(the_loop_that_watches_it_hears_when_it_dies),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
