@@ -2,6 +2,7 @@
 #include "args.h"
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/limits.h"
 #include "box/v1/admin.client.h"
 #include "spec.h"
 
@@ -15,7 +16,6 @@ enum {
     OPT_DISABLE,
     OPT_ENABLE,
     OPT_MISSING,
-    LIST_PAGE = 1000,
     MAX_SCOPES = 32,
 };
 
@@ -213,32 +213,34 @@ static int tenant_get(cli *c, int argc, char **argv)
     return show_tenant(c, &r->base, r->tenant);
 }
 
-static int tenant_list(cli *c, int argc, char **argv)
+static int tenant_page(cli *c, void *arg, char *token, char **next)
 {
     box_error err;
+    Box__V1__ListTenantsRequest request;
+    box__v1__list_tenants_request__init(&request);
+    BOX_AUTO(cli_message_freep) Box__V1__ListTenantsResponse *r = NULL;
+    (void)arg;
+    request.page_size = BOX_MAX_PAGE;
+    request.page_token = token;
+    box_client_options o = cli_options(c);
+    if (box_v1_admin_service_list_tenants(c->channel, &o, &request, &r, &err) < 0)
+        return cli_fail(c, &err);
+    *next = box_strdup(r->next_page_token);
+    if (c->json)
+        return cli_print_json(c, &r->base);
+    for (size_t i = 0; i < r->n_tenants; i++)
+        print_tenant(r->tenants[i]);
+    return CLI_OK;
+}
+
+static int tenant_list(cli *c, int argc, char **argv)
+{
     cli_words words = {.summary = "Lists the tenants you may see."};
     cli_parse_words(&words, argc, argv);
     if (cli_connect(c) < 0)
         return CLI_FAILED;
-    box_client_options o = cli_options(c);
-    BOX_AUTO(box_freep) char *page = box_strdup("");
     cli_heading(c, "TENANT                   STATE     NAME");
-    do {
-        Box__V1__ListTenantsRequest request;
-        box__v1__list_tenants_request__init(&request);
-        BOX_AUTO(cli_message_freep) Box__V1__ListTenantsResponse *r = NULL;
-        request.page_size = LIST_PAGE;
-        request.page_token = page;
-        if (box_v1_admin_service_list_tenants(c->channel, &o, &request, &r, &err) < 0)
-            return cli_fail(c, &err);
-        if (c->json && cli_print_json(c, &r->base) != CLI_OK)
-            return CLI_FAILED;
-        for (size_t i = 0; !c->json && i < r->n_tenants; i++)
-            print_tenant(r->tenants[i]);
-        free(page);
-        page = box_strdup(r->next_page_token);
-    } while (page[0] != '\0');
-    return CLI_OK;
+    return cli_pages(c, tenant_page, NULL);
 }
 
 static const struct argp_option missing_options[] = {
@@ -341,6 +343,28 @@ static int token_create(cli *c, int argc, char **argv)
     return CLI_OK;
 }
 
+static int token_page(cli *c, void *arg, char *token, char **next)
+{
+    const admin_args *a = arg;
+    box_error err;
+    Box__V1__ListTokensRequest request;
+    box__v1__list_tokens_request__init(&request);
+    BOX_AUTO(cli_message_freep) Box__V1__ListTokensResponse *r = NULL;
+    request.tenant_id = text(a->of_tenant);
+    request.page_size = BOX_MAX_PAGE;
+    request.page_token = token;
+    request.include_ended = a->include_ended;
+    box_client_options o = cli_options(c);
+    if (box_v1_admin_service_list_tokens(c->channel, &o, &request, &r, &err) < 0)
+        return cli_fail(c, &err);
+    *next = box_strdup(r->next_page_token);
+    if (c->json)
+        return cli_print_json(c, &r->base);
+    for (size_t i = 0; i < r->n_tokens; i++)
+        print_token(r->tokens[i]);
+    return CLI_OK;
+}
+
 static int token_list(cli *c, int argc, char **argv)
 {
     static const struct argp_option options[] = {
@@ -351,32 +375,12 @@ static int token_list(cli *c, int argc, char **argv)
         {.name = "all", .key = OPT_ENDED, .doc = "also those that were revoked or have expired"},
         {0},
     };
-    box_error err;
     admin_args a = {0};
     parse_with(options, parse_token, "Lists tokens, never their secrets.", &a, argc, argv);
     if (cli_connect(c) < 0)
         return CLI_FAILED;
-    box_client_options o = cli_options(c);
-    BOX_AUTO(box_freep) char *page = box_strdup("");
     token_heading(c);
-    do {
-        Box__V1__ListTokensRequest request;
-        box__v1__list_tokens_request__init(&request);
-        BOX_AUTO(cli_message_freep) Box__V1__ListTokensResponse *r = NULL;
-        request.tenant_id = text(a.of_tenant);
-        request.page_size = LIST_PAGE;
-        request.page_token = page;
-        request.include_ended = a.include_ended;
-        if (box_v1_admin_service_list_tokens(c->channel, &o, &request, &r, &err) < 0)
-            return cli_fail(c, &err);
-        if (c->json && cli_print_json(c, &r->base) != CLI_OK)
-            return CLI_FAILED;
-        for (size_t i = 0; !c->json && i < r->n_tokens; i++)
-            print_token(r->tokens[i]);
-        free(page);
-        page = box_strdup(r->next_page_token);
-    } while (page[0] != '\0');
-    return CLI_OK;
+    return cli_pages(c, token_page, &a);
 }
 
 static int token_revoke(cli *c, int argc, char **argv)

@@ -103,6 +103,12 @@ uint64_t cli_duration(struct argp_state *state, const char *option, const char *
 int64_t cli_number(struct argp_state *state, const char *option, const char *text, int64_t min,
                    int64_t max);
 
+/* Asks for one page of a list and prints it. token: "" of the first page. *next (owned): the token
+ * of the page that follows, left NULL or empty at the end. An exit code. */
+typedef int cli_page(cli *c, void *arg, char *token, char **next);
+/* Page after page until one fails or was the last. An exit code; `arg` is handed to each. */
+int cli_pages(cli *c, cli_page *page, void *arg);
+
 /* "2026-11-30T13:04:31Z", or "-". */
 const char *cli_when(const Google__Protobuf__Timestamp *t, char out[32]);
 /* The line above a list, when people read it: only on a terminal and without --json. */

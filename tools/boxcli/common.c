@@ -178,3 +178,16 @@ const char *cli_clean(char *text)
     box_utf8_hide_controls(text, "");
     return text;
 }
+
+int cli_pages(cli *c, cli_page *page, void *arg)
+{
+    int code;
+    BOX_AUTO(box_freep) char *token = box_strdup("");
+    do {
+        BOX_AUTO(box_freep) char *next = NULL;
+        code = page(c, arg, token, &next);
+        free(token);
+        token = box_take(next);
+    } while (code == CLI_OK && token != NULL && token[0] != '\0');
+    return code;
+}

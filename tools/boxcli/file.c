@@ -306,17 +306,16 @@ static int stat_file(cli *c, int argc, char **argv)
     return CLI_OK;
 }
 
-/* One page; *next is the token of the one that follows (owned), NULL at the end. */
-static int list_page(cli *c, const Box__V1__ListDirectoryRequest *request, char **next)
+static int list_page(cli *c, void *arg, char *token, char **next)
 {
+    Box__V1__ListDirectoryRequest *request = arg;
     box_error err;
     BOX_AUTO(cli_message_freep) Box__V1__ListDirectoryResponse *r = NULL;
     box_client_options o = cli_options(c);
-    *next = NULL;
+    request->page_token = token;
     if (box_v1_file_service_list_directory(c->channel, &o, request, &r, &err) < 0)
         return cli_fail(c, &err);
-    if (r->next_page_token[0] != '\0')
-        *next = strdup(r->next_page_token);
+    *next = box_strdup(r->next_page_token);
     if (c->json)
         return cli_print_json(c, &r->base);
     for (size_t i = 0; i < r->n_entries; i++)
@@ -335,18 +334,7 @@ static int list(cli *c, int argc, char **argv)
     request.path = a.words.count > 1 ? word(&a, 1) : (char[]){"."};
     request.depth = (int32_t)a.depth;
     request.page_size = BOX_MAX_PAGE;
-    if (cli_connect(c) < 0)
-        return CLI_FAILED;
-    char *token = NULL;
-    int rc;
-    do {
-        char *next;
-        rc = list_page(c, &request, &next);
-        free(token);
-        request.page_token = token = next;
-    } while (rc == CLI_OK && token != NULL);
-    free(token);
-    return rc;
+    return cli_connect(c) < 0 ? CLI_FAILED : cli_pages(c, list_page, &request);
 }
 
 /* --- glob, grep ------------------------------------------------------------------------------- */

@@ -1,14 +1,13 @@
 /* boxcli process start|get|list; the others are in process_end.c. */
 #include "args.h"
 #include "base/alloc.h"
+#include "base/limits.h"
 #include "box/v1/process.client.h"
 #include "box/v1/process.fields.h"
 #include "box/v1/types.fields.h"
 #include "process_end.h"
 #include "process_view.h"
 #include "spec.h"
-
-enum { LIST_PAGE = 1000 };
 
 /* --- start ------------------------------------------------------------------------------------ */
 
@@ -371,32 +370,24 @@ static int print_page(const cli *c, const Box__V1__ListManagedProcessesResponse 
     return CLI_OK;
 }
 
-static int list_pages(cli *c, list_args *a)
+static int list_page(cli *c, void *arg, char *token, char **next)
 {
+    list_args *a = arg;
     box_error err;
     Box__V1__ListManagedProcessesRequest request;
     box__v1__list_managed_processes_request__init(&request);
-    if (cli_connect(c) < 0)
-        return CLI_FAILED;
+    BOX_AUTO(cli_message_freep) Box__V1__ListManagedProcessesResponse *r = NULL;
+    if (a->words.count > 0)
+        request.session_id = a->words.word[0];
+    request.states = a->states;
+    request.n_states = a->n_states;
+    request.page_size = BOX_MAX_PAGE;
+    request.page_token = token;
     box_client_options o = cli_options(c);
-    BOX_AUTO(box_freep) char *token = box_strdup("");
-    cli_process_heading(c);
-    do {
-        BOX_AUTO(cli_message_freep) Box__V1__ListManagedProcessesResponse *r = NULL;
-        if (a->words.count > 0)
-            request.session_id = a->words.word[0];
-        request.states = a->states;
-        request.n_states = a->n_states;
-        request.page_size = LIST_PAGE;
-        request.page_token = token;
-        if (box_v1_process_service_list_managed_processes(c->channel, &o, &request, &r, &err) < 0)
-            return cli_fail(c, &err);
-        if (print_page(c, r) != CLI_OK)
-            return CLI_FAILED;
-        free(token);
-        token = box_strdup(r->next_page_token);
-    } while (token[0] != '\0');
-    return CLI_OK;
+    if (box_v1_process_service_list_managed_processes(c->channel, &o, &request, &r, &err) < 0)
+        return cli_fail(c, &err);
+    *next = box_strdup(r->next_page_token);
+    return print_page(c, r);
 }
 
 static int list(cli *c, int argc, char **argv)
@@ -414,7 +405,10 @@ static int list(cli *c, int argc, char **argv)
                                 .doc = "Lists processes, of a session or of all."};
     list_args a = {.words = {.max = 1}};
     cli_parse(&parser, argc, argv, &a);
-    return list_pages(c, &a);
+    if (cli_connect(c) < 0)
+        return CLI_FAILED;
+    cli_process_heading(c);
+    return cli_pages(c, list_page, &a);
 }
 
 const cli_command cli_process_commands[] = {

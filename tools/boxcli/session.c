@@ -4,11 +4,12 @@
 #include "args.h"
 #include "base/alloc.h"
 #include "base/config.h"
+#include "base/limits.h"
 #include "box/v1/session.client.h"
 #include "session_view.h"
 #include "spec.h"
 
-enum { LIST_PAGE = 1000, MAX_PATHS = 64 };
+enum { MAX_PATHS = 64 };
 
 /* A message's answer in the form asked for. */
 static int show(const cli *c, const ProtobufCMessage *response, const Box__V1__Session *session)
@@ -161,28 +162,28 @@ static int print_page(const cli *c, const list_args *a, const Box__V1__ListSessi
     return CLI_OK;
 }
 
-/* All pages; with --json one message a page. */
+/* With --json one message a page. */
+static int list_page(cli *c, void *arg, char *token, char **next)
+{
+    list_args *a = arg;
+    box_error err;
+    BOX_AUTO(cli_message_freep) Box__V1__ListSessionsResponse *r = NULL;
+    a->request.page_size = BOX_MAX_PAGE;
+    a->request.page_token = token;
+    box_client_options o = cli_options(c);
+    if (box_v1_session_service_list_sessions(c->channel, &o, &a->request, &r, &err) < 0)
+        return cli_fail(c, &err);
+    *next = box_strdup(r->next_page_token);
+    return print_page(c, a, r);
+}
+
 static int list_pages(cli *c, list_args *a)
 {
-    box_error err;
     if (cli_connect(c) < 0)
         return CLI_FAILED;
-    box_client_options o = cli_options(c);
-    BOX_AUTO(box_freep) char *token = box_strdup("");
     if (!a->ids)
         cli_session_heading(c);
-    do {
-        BOX_AUTO(cli_message_freep) Box__V1__ListSessionsResponse *r = NULL;
-        a->request.page_size = LIST_PAGE;
-        a->request.page_token = token;
-        if (box_v1_session_service_list_sessions(c->channel, &o, &a->request, &r, &err) < 0)
-            return cli_fail(c, &err);
-        if (print_page(c, a, r) != CLI_OK)
-            return CLI_FAILED;
-        free(token);
-        token = box_strdup(r->next_page_token);
-    } while (token[0] != '\0');
-    return CLI_OK;
+    return cli_pages(c, list_page, a);
 }
 
 static int list(cli *c, int argc, char **argv)
