@@ -9,9 +9,9 @@
 static const cli_command *const tables[] = {
     cli_process_commands, cli_attach_commands,     cli_file_commands,       cli_cp_commands,
     cli_run_commands,     cli_session_commands,    cli_session_id_commands, cli_tool_commands,
-    cli_mcp_commands,     cli_mcp_server_commands, cli_admin_commands,      cli_control_commands,
-    cli_init_commands,    cli_completion_commands, cli_doctor_commands,     cli_drill_commands,
-    cli_port_commands,
+    cli_mcp_commands,     cli_mcp_server_commands, cli_tenant_commands,     cli_token_commands,
+    cli_control_commands, cli_init_commands,       cli_completion_commands, cli_doctor_commands,
+    cli_drill_commands,   cli_port_commands,
 };
 
 typedef struct found {
