@@ -44,6 +44,7 @@ typedef struct call {
     bool paused;
     bool has_headers;
     bool closed;
+    size_t max_message; /* the highest limit it has had: a message may have begun under that */
 } call;
 
 struct client {
@@ -68,7 +69,7 @@ static void request(client *c)
     int rc = box_metadata_add_text(&md, "x-a", "b", &err);
     assert(rc == 0);
     call *k = &c->calls[c->n_calls];
-    *k = (call){.all = c};
+    *k = (call){.all = c, .max_message = MAX_MESSAGE};
     uint64_t timeout_ns = (c->n_calls & 1) != 0 ? 1000000000 : 0;
     if (box_h2_request_start(c->core, paths[c->n_calls & 1], &md, timeout_ns,
                              (box_encoding)(c->n_calls % BOX_ENCODINGS), k, &k->stream, &err) < 0)
@@ -165,7 +166,7 @@ static void on_message(void *owner, box_h2_stream *s, const uint8_t *data, size_
 {
     client *c = owner;
     call *k = owner_of(s);
-    assert(k->has_headers && len <= MAX_MESSAGE);
+    assert(k->has_headers && len <= k->max_message);
     assert(!k->paused || c->is_freed);
     uint8_t sum = 0;
     for (size_t i = 0; i < len; i++)
@@ -205,8 +206,17 @@ static void on_goaway(void *owner)
         request(c);
 }
 
+static void limit(call *k, size_t max_bytes)
+{
+    if (k->stream == NULL)
+        return;
+    box_h2_limit_messages(k->stream, max_bytes);
+    if (k->max_message < max_bytes)
+        k->max_message = max_bytes;
+}
+
 /* What conn.c does beside calls. */
-static void odd_step(client *c, const call *k, uint8_t what)
+static void odd_step(client *c, call *k, uint8_t what)
 {
     switch (what % 6) {
     case 0:
@@ -217,8 +227,7 @@ static void odd_step(client *c, const call *k, uint8_t what)
         box_h2_ping(c->core);
         break;
     case 2:
-        if (k->stream != NULL)
-            box_h2_limit_messages(k->stream, (size_t)what * 8);
+        limit(k, (size_t)what * 8);
         break;
     case 3:
         if (k->stream != NULL)
