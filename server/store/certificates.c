@@ -52,9 +52,9 @@ static BIO *open_bio(int dirfd, const char *name, int flags)
     return file != NULL ? BIO_new_fp(file, BIO_CLOSE) : NULL;
 }
 
-static X509 *read_cert(int dirfd, const char *name, int flags)
+static X509 *read_cert(int dirfd, const char *name)
 {
-    BOX_AUTO(bio_freep) BIO *bio = open_bio(dirfd, name, flags);
+    BOX_AUTO(bio_freep) BIO *bio = open_bio(dirfd, name, O_NOFOLLOW);
     return bio != NULL ? PEM_read_bio_X509(bio, NULL, NULL, NULL) : NULL;
 }
 
@@ -72,8 +72,8 @@ static bool lasts(const X509 *cert)
 
 static bool are_good(int dirfd)
 {
-    X509 *ca = read_cert(dirfd, BOX_DEV_CA_FILE, O_NOFOLLOW);
-    pair server = {.cert = read_cert(dirfd, BOX_DEV_CERT_FILE, O_NOFOLLOW),
+    X509 *ca = read_cert(dirfd, BOX_DEV_CA_FILE);
+    pair server = {.cert = read_cert(dirfd, BOX_DEV_CERT_FILE),
                    .key = read_key(dirfd, BOX_DEV_KEY_FILE)};
     bool good = ca != NULL && server.cert != NULL && server.key != NULL && lasts(ca) &&
                 lasts(server.cert) && X509_check_private_key(server.cert, server.key) == 1 &&
@@ -87,7 +87,10 @@ static bool are_good(int dirfd)
 int box_certificate_expires(const char *path, int64_t *out_ns, box_error *err)
 {
     struct tm end;
-    X509 *cert = read_cert(AT_FDCWD, path, 0);
+    BOX_AUTO(bio_freep) BIO *bio = open_bio(AT_FDCWD, path, 0);
+    if (bio == NULL)
+        return box_fail_errno(err, "cannot read %s", path);
+    X509 *cert = PEM_read_bio_X509(bio, NULL, NULL, NULL);
     bool known = cert != NULL && ASN1_TIME_to_tm(X509_get0_notAfter(cert), &end) == 1;
     X509_free(cert);
     ERR_clear_error(); /* told below */

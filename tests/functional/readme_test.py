@@ -4,13 +4,20 @@ environment (with_boxd.py).
     readme_test.py SOURCE PROGRAMS NODE_MODULES
 """
 
+import fcntl
+import json
 import os
 import pty
 import re
 import select
+import signal
+import socket
+import struct
 import subprocess
 import sys
 import tempfile
+import termios
+import urllib.request
 
 # What a line's program ends with, where that is not 0: the README says so beside it.
 STATUS = {"x = \"a\" * 10**9": 137}
@@ -52,6 +59,7 @@ def sit_at(line, here):
     pid, master = pty.fork()
     if pid == 0:
         os.chdir(here)
+        fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", 30, 100, 0, 0))
         os.execvp("bash", ["bash", "-c", line])
     seen = b""
     while select.select([master], [], [], 60)[0]:
@@ -72,6 +80,81 @@ def check_interactive(source, here):
     for line in lines:
         code, seen = sit_at(line, here)
         assert code == 0 and b"<Ctrl-D>" in seen, (line, code, seen)
+
+
+def begin(line, here):
+    return subprocess.Popen(["bash", "-c", f"exec {line}"], cwd=here, stdin=subprocess.PIPE,
+                            stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+
+def check_lasting(source, here):
+    """What one looks at, or through, as long as one likes."""
+    logs, forward, attach, terminal = (
+        line.split("  #")[0] for line in blocks(source, "At a terminal", "sh")[2].splitlines())
+    for name, command in (("web", "echo begins; exec python3 -m http.server 8000"),
+                          ("my-mcp-server", "exec cat")):
+        done = run(["boxcli", "process", "start", "work", "--id", name, "--shell", command], cwd=here)
+        assert done.returncode == 0, done
+    child = begin(logs, here)
+    assert child.stdout.readline() == b"begins\n"
+    assert child.poll() is None
+    child.terminate()
+    child.communicate()
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    child = begin(forward.replace("9000:", f"{port}:") + " --wait 30s", here)
+    assert b"port 8000 of work" in child.stdout.readline()
+    with urllib.request.urlopen(f"http://localhost:{port}", timeout=60) as page:
+        assert b"Directory listing" in page.read()
+    child.send_signal(signal.SIGINT)
+    child.communicate()
+    assert child.returncode == 0, child.returncode
+    done = run(["bash", "-c", attach], cwd=here, input=b"a request\n")
+    assert (done.returncode, done.stdout) == (0, b"a request\n"), done
+    code, seen = sit_at(terminal, here)
+    assert code == 0 and b"<Ctrl-D>" in seen, (code, seen)
+    done = run(["boxcli", "session", "delete", "work"])
+    assert done.returncode == 0, done
+
+
+def check_mcp(source, here):
+    """Entries of a client's configuration: its file is JSON, their commands begin and end."""
+    box, mine = (json.loads(text)["mcpServers"] for text in blocks(source, "From a model", "json"))
+    done = run([box["box"]["command"], *box["box"]["args"]], cwd=here, input=b"")
+    assert (done.returncode, done.stdout) == (0, b""), done
+    project = os.path.join(here, "home/me/notes")
+    os.makedirs(project)
+    with open(os.path.join(project, "server.py"), "w", encoding="utf-8") as f:
+        f.write("import sys\nfor line in sys.stdin:\n    print('got', line, end='', flush=True)\n")
+    command = [mine["notes"]["command"], *(word.replace("/home/me", os.path.join(here, "home/me"))
+                                           for word in mine["notes"]["args"])]
+    child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd="/")
+    child.stdin.write(b"it\n")
+    child.stdin.flush()
+    assert child.stdout.readline() == b"got it\n"
+    child.communicate()
+    assert child.returncode == 0, child.returncode
+    done = run(["boxcli", "session", "delete", "mcp-shared"])
+    assert done.returncode == 0, done
+
+
+def check_service(source, programs, here):
+    """The two configurations are valid; where a file is missing, its name is said."""
+    boxd, warden = blocks(source, "Running it for real", "yaml")[:2]
+    for program, text, extra in (("boxd", boxd, []), ("box-warden", warden, ["--backend", "namespace"])):
+        text = text.replace("/etc/box", here).replace("peer_uid: box\n", "peer_uid: root\n")
+        config = os.path.join(here, program + ".yaml")
+        with open(config, "w", encoding="utf-8") as f:
+            f.write(text)
+        check = [os.path.join(programs, program), *extra, "--check-config", "--config", config]
+        if program == "boxd":
+            done = run(check)
+            assert done.returncode == 1 and b"server.pem: No such file" in done.stderr, done
+            made = run([os.path.join(source, "certs/make"), here])
+            assert made.returncode == 0, made
+        done = run(check)
+        assert done.returncode == 0, done
 
 
 def check_programs(source, node_modules):
@@ -96,6 +179,9 @@ def main():
     with tempfile.TemporaryDirectory() as here:
         check_terminal(source, here)
         check_interactive(source, here)
+        check_lasting(source, here)
+        check_mcp(source, here)
+        check_service(source, programs, here)
     check_programs(source, node_modules)
 
 

@@ -130,6 +130,9 @@ static void a_certificate_tells_when_it_ends(void **state)
     (void)snprintf(path, sizeof path, "%s/%s", f->dir.path, BOX_DEV_KEY_FILE);
     assert_int_equal(box_certificate_expires(path, &ns, &err), -1);
     assert_int_equal(err.reason, BOX_VALIDATION);
+    (void)snprintf(path, sizeof path, "%s/none.pem", f->dir.path);
+    assert_int_equal(box_certificate_expires(path, &ns, &err), -1);
+    assert_int_equal(err.reason, BOX_FILE_NOT_FOUND);
 }
 
 int main(void)
