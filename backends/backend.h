@@ -40,7 +40,9 @@ typedef struct box_sandbox_fds {
     int devpts;
     int memory;
     int pids;
-    int image; /* adopt: what else holds its image, see make_image */
+    int image;  /* adopt: what else holds its image, see make_image */
+    int mounts; /* what keeps its mounts, so that its last process does not have to take them down:
+                   destroy's */
 } box_sandbox_fds;
 
 /* Makes a record outlive a crash of the helper and the warden. create calls save once `place` is
@@ -90,10 +92,10 @@ typedef struct box_backend_ops {
     int (*adopt)(box_backend *b, const box_sandbox_record *record, box_sandbox_fds *fds,
                  box_error *err);
     /* Idempotent: also cleans up what is left of one that is half made or dead, or of whose record
-     * only the uid is known (warden/state.h). `image` (-1 =
-     * none) is taken: the last descriptor of its image, closed when no process of it lives. *oom is
-     * set when the kernel had killed its PID 1 for memory. */
-    int (*destroy)(box_backend *b, box_sandbox_record *record, int image, uint32_t *oom,
+     * only the uid is known (warden/state.h). `image` and `mounts` (-1 = none) are taken: the last
+     * descriptors of its image and its mounts, closed when no process of it lives. *oom is set when
+     * the kernel had killed its PID 1 for memory. */
+    int (*destroy)(box_backend *b, box_sandbox_record *record, int image, int mounts, uint32_t *oom,
                    box_error *err);
     int (*alive)(box_backend *b, const box_sandbox_record *record, box_alive *out, box_error *err);
     int (*set_limits)(box_backend *b, const box_sandbox_record *record,

@@ -98,6 +98,7 @@ static int open_made(const box_sandbox_record *record, made *m, box_error *err)
     m->fds.devpts = box_namespace_open_inside(record->pid, "/dev/pts", O_RDONLY);
     if (m->fds.devpts < 0)
         return box_fail_errno(err, "open the sandbox's terminals");
+    m->fds.mounts = box_namespace_open_mounts(record->pid);
     box_namespace_open_groups(record, &m->fds);
     return 0;
 }
@@ -117,7 +118,7 @@ static int prepare_groups(box_backend *b, const box_journal *journal, box_sandbo
 static made *new_made(void)
 {
     made *m = box_alloc(sizeof *m);
-    *m = (made){.child = {.pidfd = -1, .socket = -1}, .fds = {-1, -1, -1, -1, -1, -1}};
+    *m = (made){.child = {.pidfd = -1, .socket = -1}, .fds = {-1, -1, -1, -1, -1, -1, -1}};
     return m;
 }
 
@@ -308,7 +309,7 @@ static int probe_inside(const box_backend *b, pid_t *pid, box_error *err)
     BOX_AUTO(plan_done) box_first_plan plan;
     plan_init(&plan);
     plan.probe = true;
-    made m = {.child = {.pidfd = -1, .socket = -1}, .fds = {-1, -1, -1, -1, -1, -1}};
+    made m = {.child = {.pidfd = -1, .socket = -1}, .fds = {-1, -1, -1, -1, -1, -1, -1}};
     BOX_AUTO(parts_done) parts p = {.workspace = -1, .setup = -1};
     if ((b->outer != NULL && box_outer_enter(b->outer, err) < 0) ||
         box_sandbox_unshare(base_of(b, &record), b->ids, err) < 0 ||

@@ -37,5 +37,7 @@ int box_namespace_probe(const box_backend *b, box_error *err) BOX_MUST_USE;
 /* A directory of the sandbox's own view. Links could only be the sandbox's work: none is
  * followed. */
 int box_namespace_open_inside(pid_t pid, const char *path, int flags);
+/* box_sandbox_fds.mounts. -1: it is not to be had, and the last process takes them down. */
+int box_namespace_open_mounts(pid_t pid);
 /* The descriptors of box_sandbox_fds that control groups are. */
 void box_namespace_open_groups(const box_sandbox_record *record, box_sandbox_fds *fds);

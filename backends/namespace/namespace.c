@@ -38,6 +38,13 @@ int box_namespace_open_inside(pid_t pid, const char *path, int flags)
     return fd;
 }
 
+int box_namespace_open_mounts(pid_t pid)
+{
+    char path[32];
+    (void)snprintf(path, sizeof path, "/proc/%d/ns/mnt", (int)pid);
+    return open(path, O_RDONLY | O_CLOEXEC);
+}
+
 void box_namespace_open_groups(const box_sandbox_record *record, box_sandbox_fds *fds)
 {
     fds->cgroup = box_cgroups_command_dir(record);
@@ -61,6 +68,7 @@ static int namespace_adopt(box_backend *b, const box_sandbox_record *record, box
     box_namespace_open_groups(record, fds);
     if (record->disk_bytes > 0)
         fds->image = box_namespace_open_inside(record->pid, record->mount_path, O_PATH);
+    fds->mounts = box_namespace_open_mounts(record->pid);
     return 0;
 }
 
@@ -72,10 +80,11 @@ static int find_place(const box_backend *b, box_sandbox_record *record, box_erro
                : box_cgroups_place(b->cgroups, b->owner, &record->uid, record->place, err);
 }
 
-static int namespace_destroy(box_backend *b, box_sandbox_record *record, int image, uint32_t *oom,
-                             box_error *err)
+static int namespace_destroy(box_backend *b, box_sandbox_record *record, int image, int mounts,
+                             uint32_t *oom, box_error *err)
 {
     BOX_AUTO(box_closep) int held = image;
+    BOX_AUTO(box_closep) int tree = mounts;
     BOX_AUTO(box_closep) int pidfd = -1;
     if (find_place(b, record, err) < 0)
         return -1;
@@ -89,6 +98,7 @@ static int namespace_destroy(box_backend *b, box_sandbox_record *record, int ima
         if (!box_proc_wait(pidfd, BOX_SANDBOX_KILL_SECONDS * 1000))
             return box_fail(err, BOX_DEADLINE, "the sandbox does not die");
     }
+    box_closep(&tree);
     box_closep(&held); /* unmounted, detached, removed: some ms, more when it was written a lot */
     /* What the agent made belongs to an id of the sandbox, which is another user's out here. */
     if (b->outer != NULL && box_outer_enter(b->outer, err) < 0)

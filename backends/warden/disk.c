@@ -24,7 +24,7 @@ static void look_at_use(warden_sandbox *s)
     const box_sandbox_record *r = &s->record;
     struct statfs fs;
     s->image_used = 0;
-    if (s->image < 0 || r->workspace_free_bytes == 0 || fstatfs(s->image, &fs) < 0)
+    if (s->held.image < 0 || r->workspace_free_bytes == 0 || fstatfs(s->held.image, &fs) < 0)
         return;
     int64_t used = r->workspace_free_bytes - (int64_t)fs.f_bavail * fs.f_bsize;
     s->image_used = used > 0 ? used : 0;
@@ -100,9 +100,9 @@ static void fill_soon(box_warden *w)
 void box_warden_disk_claim(box_warden *w, warden_sandbox *s, int64_t workspace_bytes, uint64_t conn)
 {
     int64_t size = box_image_pool_size(w->images, workspace_bytes);
-    s->image = box_image_pool_take(w->images, size);
+    s->held.image = box_image_pool_take(w->images, size);
     fill_soon(w);
-    if (s->image >= 0)
+    if (s->held.image >= 0)
         return;
     warden_job *job = box_warden_job_new(JOB_IMAGE, s, conn, 0);
     job->image_bytes = size;

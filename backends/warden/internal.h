@@ -74,17 +74,26 @@ typedef struct warden_job {
     box_time not_before; /* of JOB_DESTROY, unless the sandbox is dead before */
 } warden_job;
 
-/* What a helper sends, with the descriptors that answer.fds tells, and after them an image's. */
+/* What a helper sends, with the descriptors that answer.fds tells, and after them those of
+ * warden_held. */
 typedef struct warden_result {
     box_error error;
     box_sandbox_record record;
     box_warden_answer answer;
     uint32_t oom;
+    bool has_mounts;
     bool has_image;
     bool lost; /* the warden's own: the helper could not do or tell it */
 } warden_result;
 
-enum { RESULT_MAX_FDS = BOX_ANSWER_MAX_FDS + 1 };
+enum { RESULT_MAX_FDS = BOX_ANSWER_MAX_FDS + 2 };
+
+/* What holds parts of a sandbox besides itself, so that its end does not wait for their removal,
+ * which is left to the helper that destroys it; -1 = nothing. */
+typedef struct warden_held {
+    int mounts; /* box_sandbox_fds.mounts */
+    int image;
+} warden_held;
 
 /* A helper that made its preparations before anybody asked for them (backend.h, prepare), and waits
  * for a CREATE. */
@@ -131,9 +140,7 @@ typedef enum sandbox_state {
 typedef struct warden_sandbox {
     box_sandbox_record record;
     warden_watch pid; /* pidfd of PID 1 */
-    /* What holds its image besides itself, or -1: so its end does not wait for an unmount, which
-     * is left to the helper that destroys it. */
-    int image;
+    warden_held held;
     int64_t image_used; /* bytes, when they were looked at last (disk.c) */
     sandbox_state state;
     bool busy;            /* a helper works on it */
@@ -149,8 +156,14 @@ typedef struct warden_sandbox {
     box_time retry_at; /* when its destroy, or adoption, is tried again; 0 = not */
 } warden_sandbox;
 
-/* The request's descriptor, the socket to tell on, the image. */
-enum { WARDEN_SLOT_REQUEST = 0, WARDEN_SLOT_RESULT = 1, WARDEN_SLOT_IMAGE = 2 };
+/* The request's descriptor, the socket to tell on, what is held. */
+enum {
+    WARDEN_SLOT_REQUEST = 0,
+    WARDEN_SLOT_RESULT = 1,
+    WARDEN_SLOT_IMAGE = 2,
+    WARDEN_SLOT_MOUNTS = 3,
+    WARDEN_SLOTS
+};
 
 struct box_warden {
     const box_warden_config *config;
@@ -162,8 +175,8 @@ struct box_warden {
     uid_t peer_uid;
     int epoll;
     int state_dir;
-    int slots[3];       /* in a helper: WARDEN_SLOT_ */
-    int last_static_fd; /* descriptors above it belong to connections and jobs */
+    int slots[WARDEN_SLOTS]; /* in a helper */
+    int last_static_fd;      /* descriptors above it belong to connections and jobs */
     warden_watch signals;
     warden_watch listener;
     bool accept_rests; /* out of descriptors: who wants to connect waits in the kernel's queue */
@@ -274,12 +287,15 @@ bool box_warden_again_adopt(box_warden *w, warden_sandbox *s);
 /* A CLEAR has ended. */
 void box_warden_cleared(box_warden *w, const warden_job *job, const warden_result *r);
 
-/* In a helper: what the warden had open is closed but `socket`, `request` and `image` (-1 = none),
- * which are w->slots from now on. */
-void box_warden_helper_begin(box_warden *w, int socket, int request, int image, pid_t warden);
+/* In a helper: what the warden had open is closed but `socket`, `request` (-1 = none) and what is
+ * held, which are w->slots from now on. */
+void box_warden_helper_begin(box_warden *w, int socket, int request, const warden_held *held,
+                             pid_t warden);
 /* A box_journal's save; the owner is a warden_journal. */
 int box_warden_helper_save(void *journal, const box_sandbox_record *record, box_error *err)
     BOX_MUST_USE;
+/* Closes both. */
+void box_warden_held_done(warden_held *held);
 /* Sends the result with its descriptors; the helper's exit status. */
 int box_warden_helper_tell(const box_warden *w, warden_result *result, const box_sandbox_fds *fds);
 

@@ -103,12 +103,12 @@ static size_t pack_fds(const box_sandbox_fds *fds, uint32_t *bits, int out[RESUL
     return n;
 }
 
-static int do_destroy(box_warden *w, const warden_sandbox *s, int image, warden_result *r,
-                      box_error *err)
+static int do_destroy(box_warden *w, const warden_sandbox *s, const warden_held *held,
+                      warden_result *r, box_error *err)
 {
     if (s->unread && box_state_find(w->state_dir, &r->record.uid, &r->record, err) < 0)
         return -1;
-    if (w->ops->destroy(w->backend, &r->record, image, &r->oom, err) < 0)
+    if (w->ops->destroy(w->backend, &r->record, held->image, held->mounts, &r->oom, err) < 0)
         return -1;
     return box_state_remove(w->state_dir, &r->record.uid, err);
 }
@@ -146,22 +146,22 @@ static int do_create(box_warden *w, const warden_job *job, int image, warden_res
                           &journal, &r->record, fds, &r->answer, err);
 }
 
-static int do_job(box_warden *w, const warden_job *job, int image, warden_result *r,
+static int do_job(box_warden *w, const warden_job *job, const warden_held *held, warden_result *r,
                   box_sandbox_fds *fds, box_error *err)
 {
     switch (job->kind) {
     case JOB_CREATE:
-        return do_create(w, job, image, r, fds, err);
+        return do_create(w, job, held->image, r, fds, err);
     case JOB_DESTROY:
-        return do_destroy(w, job->sandbox, image, r, err);
+        return do_destroy(w, job->sandbox, held, r, err);
     case JOB_CLEAR: /* the image is its next CREATE's */
-        return do_destroy(w, job->sandbox, -1, r, err);
+        return do_destroy(w, job->sandbox, &(warden_held){-1, -1}, r, err);
     case JOB_ALIVE:
         return do_alive(w, r, err);
     case JOB_LIMITS:
         return do_limits(w, &job->limits, r, err);
     case JOB_USAGE:
-        return w->ops->usage(w->backend, &r->record, image, &r->answer, err);
+        return w->ops->usage(w->backend, &r->record, held->image, &r->answer, err);
     case JOB_IMAGE:
     case JOB_FILL:
         return w->ops->make_image(w->backend, job->image_bytes, &fds->image, err);
@@ -173,14 +173,21 @@ static int do_job(box_warden *w, const warden_job *job, int image, warden_result
     return box_fail(err, BOX_INTERNAL, "no such job");
 }
 
-static int image_of(const warden_job *job)
+static warden_held held_of(const warden_job *job)
 {
-    return job->sandbox != NULL ? job->sandbox->image : -1;
+    return job->sandbox != NULL ? job->sandbox->held : (warden_held){-1, -1};
+}
+
+void box_warden_held_done(warden_held *held)
+{
+    box_closep(&held->mounts);
+    box_closep(&held->image);
 }
 
 /* Only what the backend opened, the slots and the state directory stay open: a helper that
  * hangs keeps no connection of boxd alive. */
-void box_warden_helper_begin(box_warden *w, int socket, int request, int image, pid_t warden)
+void box_warden_helper_begin(box_warden *w, int socket, int request, const warden_held *held,
+                             pid_t warden)
 {
     /* A helper without its warden would work against the next one. */
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -192,8 +199,10 @@ void box_warden_helper_begin(box_warden *w, int socket, int request, int image, 
     if (request >= 0)
         (void)dup3(request, w->slots[WARDEN_SLOT_REQUEST], O_CLOEXEC);
     (void)dup3(socket, w->slots[WARDEN_SLOT_RESULT], O_CLOEXEC);
-    if (image >= 0)
-        (void)dup3(image, w->slots[WARDEN_SLOT_IMAGE], O_CLOEXEC);
+    if (held->image >= 0)
+        (void)dup3(held->image, w->slots[WARDEN_SLOT_IMAGE], O_CLOEXEC);
+    if (held->mounts >= 0)
+        (void)dup3(held->mounts, w->slots[WARDEN_SLOT_MOUNTS], O_CLOEXEC);
     (void)close_range((unsigned)w->last_static_fd + 1, ~0U, 0);
 }
 
@@ -202,6 +211,9 @@ int box_warden_helper_tell(const box_warden *w, warden_result *result, const box
     int packed[RESULT_MAX_FDS];
     size_t n = pack_fds(fds, &result->answer.fds, packed);
     box_error unsent;
+    result->has_mounts = fds->mounts >= 0;
+    if (result->has_mounts)
+        packed[n++] = fds->mounts;
     result->has_image = fds->image >= 0;
     if (result->has_image)
         packed[n++] = fds->image;
@@ -211,12 +223,13 @@ int box_warden_helper_tell(const box_warden *w, warden_result *result, const box
 
 BOX_NORETURN static void helper_main(box_warden *w, const warden_job *job, int socket, pid_t warden)
 {
-    bool has_image = image_of(job) >= 0;
-    box_warden_helper_begin(w, socket, job->listen_fd, image_of(job), warden);
+    warden_held held = held_of(job);
+    box_warden_helper_begin(w, socket, job->listen_fd, &held, warden);
+    held.image = held.image >= 0 ? w->slots[WARDEN_SLOT_IMAGE] : -1;
+    held.mounts = held.mounts >= 0 ? w->slots[WARDEN_SLOT_MOUNTS] : -1;
     warden_result result = new_result(job);
-    box_sandbox_fds fds = {-1, -1, -1, -1, -1, -1};
-    int image = has_image ? w->slots[WARDEN_SLOT_IMAGE] : -1;
-    if (do_job(w, job, image, &result, &fds, &result.error) == 0)
+    box_sandbox_fds fds = {-1, -1, -1, -1, -1, -1, -1};
+    if (do_job(w, job, &held, &result, &fds, &result.error) == 0)
         result.error = (box_error){0};
     _exit(box_warden_helper_tell(w, &result, &fds));
 }
@@ -322,7 +335,7 @@ static void start_or_fail(box_warden *w, warden_job *job)
         if (job->sandbox != NULL)
             job->sandbox->busy = true;
         if (job->kind == JOB_DESTROY)
-            box_closep(&job->sandbox->image); /* it too: the last one, where nothing waits */
+            box_warden_held_done(&job->sandbox->held); /* it too: the last one, and nobody waits */
         box_list_append(&w->running, &job->link);
         w->n_running++;
         w->n_destroying += job->kind == JOB_DESTROY ? 1 : 0;

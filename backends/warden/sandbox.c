@@ -35,7 +35,7 @@ static warden_sandbox *new_sandbox(box_warden *w, const box_uid *uid)
     s->record.uid = *uid;
     s->pid = (warden_watch){.fd = -1, .ready = pid_ended};
     s->status = -1;
-    s->image = -1;
+    s->held = (warden_held){-1, -1};
     box_list_init(&s->waiters);
     void *before = box_map_put_bytes(w->sandboxes, uid->bytes, sizeof uid->bytes, s);
     assert(before == NULL);
@@ -97,7 +97,7 @@ void box_warden_sandbox_free(box_warden *w, warden_sandbox *s)
     box_warden_watch_close(w, &s->pid);
     box_warden_standby_drop(w, s->standby);
     box_warden_memory_give(w, s);
-    box_closep(&s->image);
+    box_warden_held_done(&s->held);
     if (s->owns_uids)
         box_uids_give(w->uids, s->record.uid_base);
     for (box_list *at = s->waiters.next; at != &s->waiters;) {
@@ -348,13 +348,13 @@ static void created(box_warden *w, warden_job *job, const warden_result *r, cons
 /* Only one that is known to have ended goes: a helper that could not be started, or was too late,
  * says nothing about the sandbox. */
 static void adopted(box_warden *w, const warden_job *job, const warden_result *r, const int *fds,
-                    int *image)
+                    warden_held *held)
 {
     warden_sandbox *s = job->sandbox;
     if (r->error.reason == BOX_NONE) {
         keep_pidfd(w, s, r, fds);
-        box_closep(&s->image); /* when it is tried again */
-        s->image = box_take_fd(image);
+        box_warden_held_done(&s->held); /* when it is tried again */
+        s->held = (warden_held){box_take_fd(&held->mounts), box_take_fd(&held->image)};
         log_sandbox(BOX_INFO, "sandbox.adopted", s, NULL);
         return;
     }
@@ -397,7 +397,7 @@ static void image_made(box_warden *w, const warden_job *job, const warden_result
 {
     warden_sandbox *s = job->sandbox;
     if (r->error.reason == BOX_NONE && *image >= 0) {
-        s->image = box_take_fd(image);
+        s->held.image = box_take_fd(image);
         return;
     }
     log_sandbox(BOX_WARN, "sandbox.image_failed", s, &r->error);
@@ -412,10 +412,16 @@ static void image_made(box_warden *w, const warden_job *job, const warden_result
 void box_warden_sandbox_job_done(box_warden *w, warden_job *job, warden_result *r, int *fds,
                                  size_t n_fds)
 {
-    int image = r->has_image && n_fds > 0 ? fds[--n_fds] : -1;
+    warden_held held = {-1, -1};
+    if (r->has_image && n_fds > 0)
+        held.image = fds[--n_fds];
+    if (r->has_mounts && n_fds > 0)
+        held.mounts = fds[--n_fds];
     switch (job->kind) {
     case JOB_CREATE:
         created(w, job, r, fds, n_fds);
+        box_closep(&job->sandbox->held.mounts);
+        job->sandbox->held.mounts = box_take_fd(&held.mounts);
         break;
     case JOB_DESTROY:
         destroyed(w, job->sandbox, r);
@@ -424,7 +430,7 @@ void box_warden_sandbox_job_done(box_warden *w, warden_job *job, warden_result *
         box_warden_cleared(w, job, r);
         break;
     case JOB_ADOPT:
-        adopted(w, job, r, fds, &image);
+        adopted(w, job, r, fds, &held);
         break;
     case JOB_KEEP:
         kept(w, job, r, fds, n_fds);
@@ -440,13 +446,13 @@ void box_warden_sandbox_job_done(box_warden *w, warden_job *job, warden_result *
         answer(w, job, r);
         break;
     case JOB_IMAGE:
-        image_made(w, job, r, &image);
+        image_made(w, job, r, &held.image);
         break;
     case JOB_FILL:
-        box_warden_disk_filled(w, job, &r->error, &image);
+        box_warden_disk_filled(w, job, &r->error, &held.image);
         break;
     }
-    box_closep(&image);
+    box_warden_held_done(&held);
     for (size_t i = 0; i < n_fds; i++)
         box_closep(&fds[i]);
 }

@@ -48,9 +48,9 @@ static int await_claim(const box_warden *w, int watch, claim *out)
 BOX_NORETURN static void standby_main(box_warden *w, const warden_standby *s, int socket,
                                       pid_t warden)
 {
-    box_warden_helper_begin(w, socket, -1, -1, warden);
+    box_warden_helper_begin(w, socket, -1, &(warden_held){-1, -1}, warden);
     warden_result result = {.record = s->record};
-    box_sandbox_fds fds = {-1, -1, -1, -1, -1, -1};
+    box_sandbox_fds fds = {-1, -1, -1, -1, -1, -1, -1};
     warden_journal owner = {.w = w, .prepared = true, .file = -1};
     const box_journal journal = {.save = box_warden_helper_save, .owner = &owner};
     box_prepared made = {.watch = -1};
@@ -286,8 +286,8 @@ int box_warden_standby_give(box_warden *w, warden_job *job, box_error *err)
 {
     warden_standby *s = job->sandbox->standby;
     const claim c = {.record = job->sandbox->record, .create = job->create};
-    const int fds[] = {job->listen_fd, job->sandbox->image};
-    size_t n_fds = job->sandbox->image >= 0 ? 2 : 1;
+    const int fds[] = {job->listen_fd, job->sandbox->held.image};
+    size_t n_fds = job->sandbox->held.image >= 0 ? 2 : 1;
     if (s->socket.fd < 0 || box_fd_send(s->socket.fd, &c, sizeof c, fds, n_fds, err) < 0) {
         (void)box_fail(err, BOX_BACKEND_UNAVAILABLE, "what was prepared for it is lost");
         box_error_add(err, "backend", w->ops->name);

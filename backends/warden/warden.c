@@ -203,7 +203,9 @@ int box_warden_new(const box_warden_config *config, const box_backend_ops *ops, 
     box_warden *w = box_alloc(sizeof *w);
     w->config = config;
     w->ops = ops;
-    w->epoll = w->state_dir = w->slots[0] = w->slots[1] = w->signals.fd = w->listener.fd = -1;
+    w->epoll = w->state_dir = w->signals.fd = w->listener.fd = -1;
+    for (size_t i = 0; i < BOX_COUNT(w->slots); i++)
+        w->slots[i] = -1;
     box_list_init(&w->conns);
     box_list_init(&w->queue);
     box_list_init(&w->running);
