@@ -157,7 +157,7 @@ static bool has_volumes(void)
 {
     return mkdir("tmp", 0755) == 0 && mkdir("home", 0755) == 0 && mkdir("workspace", 0755) == 0 &&
            is_mounted("tmpfs", "tmp", MS_NODEV, "mode=1777,size=64m,nr_inodes=16384") &&
-           is_mounted("tmpfs", "home", MS_NODEV, "size=16m,nr_inodes=4096,uid=1000,gid=1000") &&
+           chown("home", 1000, 1000) == 0 && mount("home", "home", NULL, MS_BIND, NULL) == 0 &&
            is_mounted("tmpfs", "dev/shm", MS_NODEV, "mode=1777,size=16m,nr_inodes=4096") &&
            is_mounted("tmpfs", "workspace", MS_NODEV, "size=64m,nr_inodes=16384,uid=1000,gid=1000");
 }
@@ -182,7 +182,7 @@ int floor_root_build(const int trees[FLOOR_TREES])
 {
     static const char devpts[] = "newinstance,max=16,ptmxmode=0666,mode=0620,uid=1000,gid=1000";
     if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
-        !is_mounted("tmpfs", SCAFFOLD, MS_NODEV, "mode=755,size=256k,nr_inodes=256") ||
+        !is_mounted("tmpfs", SCAFFOLD, MS_NODEV, "mode=755,size=16m,nr_inodes=4352") ||
         chdir(SCAFFOLD) < 0)
         return 1;
     if (!has_trees(trees))
