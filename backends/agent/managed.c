@@ -101,16 +101,21 @@ static void limit_run(box_agent *a, box_managed *m)
         box_end_kill(a, m->run, BOX_CAUSE_NONE); /* nothing runs without the limits it was given */
 }
 
+/* However many there are that begin again and again, boxd's START finds a slot. */
+static bool may_begin(box_agent *a)
+{
+    int starting = 0;
+    for (box_managed *m = NULL; (m = box_processes_after(&a->processes, m)) != NULL;)
+        starting += m->run != NULL && m->run->state == BOX_COMMAND_STARTING;
+    return starting < BOX_AGENT_MAX_OWN_STARTING && box_commands_free_slot(&a->table) >= 0;
+}
+
 static void begin_run(box_agent *a, box_managed *m)
 {
     box_error err = {0};
     box_agent_start start;
     int fds[START_FDS] = {-1, -1, -1};
     m->next_start = 0;
-    if (box_commands_free_slot(&a->table) < 0) {
-        m->next_start = box_after_ms(a, BOX_AGENT_TICK_MS);
-        return;
-    }
     m->report.runs++;
     m->report.next_start_ns = 0;
     m->report.error = (box_error){0};
@@ -257,6 +262,24 @@ static bool is_due(const box_agent *a, box_time at)
     return at != 0 && a->now >= at;
 }
 
+/* The one that has waited longest. */
+static box_managed *next_due(const box_agent *a)
+{
+    box_managed *first = NULL;
+    for (box_managed *m = NULL; (m = box_processes_after(&a->processes, m)) != NULL;) {
+        if (is_due(a, m->next_start) && (first == NULL || m->next_start < first->next_start))
+            first = m;
+    }
+    return first;
+}
+
+static void begin_due(box_agent *a)
+{
+    box_managed *m;
+    for (int i = 0; i < BOX_MAX_PROCESSES && (m = next_due(a)) != NULL && may_begin(a); i++)
+        begin_run(a, m);
+}
+
 void box_managed_tick(box_agent *a)
 {
     for (box_managed *m = NULL; (m = box_processes_after(&a->processes, m)) != NULL;) {
@@ -268,10 +291,9 @@ void box_managed_tick(box_agent *a)
             limit_run(a, m);
         if (m->run != NULL)
             look_at_run(a, m);
-        if (is_due(a, m->next_start))
-            begin_run(a, m);
         box_ready_tick(a, m);
     }
+    begin_due(a);
     if (a->abandoned > 0)
         forget_abandoned(a);
 }
@@ -281,12 +303,14 @@ static box_time earlier(box_time next, box_time at)
     return at != 0 && at < next ? at : next;
 }
 
-box_time box_managed_next(const box_agent *a)
+box_time box_managed_next(box_agent *a)
 {
     box_time next = BOX_TIME_NEVER;
+    bool may = may_begin(a); /* else those who start now wake us */
     for (box_managed *m = NULL; (m = box_processes_after(&a->processes, m)) != NULL;) {
         next = earlier(next, m->kill_at);
-        next = earlier(next, m->next_start);
+        if (may || !is_due(a, m->next_start))
+            next = earlier(next, m->next_start);
         next = earlier(next, m->probe_at);
     }
     return next;
@@ -315,7 +339,7 @@ int box_managed_start(box_agent *a, const box_agent_packet *p, int *fds, size_t 
     else if (box_limits_make(a->config, &a->limits, id, &m->conf.limits, &m->limits, &err) < 0)
         never_began(a, m, &err);
     else
-        begin_run(a, m);
+        m->next_start = a->now; /* it takes its turn in this round's tick */
     return 0;
 }
 

@@ -32,7 +32,7 @@ typedef struct box_managed {
     box_agent_ends watch;
     bool grew_due;
     box_time kill_at;       /* of a stop; 0 = none */
-    box_time next_start;    /* WAITING, or no slot was free */
+    box_time next_start;    /* WAITING, or it is to begin in its turn */
     box_time began_at;      /* this run */
     uint32_t row;           /* restarts since the last good run */
     uint64_t search_at;     /* BOX_READY_LINE: stdout is searched from here */

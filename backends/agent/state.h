@@ -137,7 +137,7 @@ int box_managed_order(box_agent *a, const box_agent_packet *p);
 bool box_managed_signal(box_agent *a, uint64_t id, const box_agent_signal *signal);
 /* What became of its commands, and what is due at a->now. */
 void box_managed_tick(box_agent *a);
-box_time box_managed_next(const box_agent *a);
+box_time box_managed_next(box_agent *a);
 /* How many a new boxd will hear of at once. */
 uint32_t box_managed_told(const box_agent *a);
 /* A new boxd is to hear of all. */

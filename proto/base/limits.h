@@ -465,6 +465,8 @@
 #define BOX_AGENT_MAX_COMMANDS 1024
 /* START without its STARTED. */
 #define BOX_AGENT_MAX_STARTING 16
+/* Of managed processes: the others are left for those that are asked for. */
+#define BOX_AGENT_MAX_OWN_STARTING 8
 /* A boxd that connects and says nothing gives the place up. */
 #define BOX_BOXD_HELLO_SECONDS 10
 /* From START to exec; then the command and the zygote are killed: a start takes 0.1 ms, an attack

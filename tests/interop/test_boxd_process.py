@@ -193,6 +193,16 @@ class Restarts(ProcessCase):
         self.assertEqual(verdict.exit_code, 1)
         self.assertEqual(self.process().restarts, 2)
 
+    def test_many_that_fail_at_once_leave_room_for_others(self):
+        """More than may be starting at once: whoever comes later takes its turn."""
+        policy = self.p.RestartPolicy(mode=self.p.RESTART_MODE_ALWAYS, first_backoff=duration(0.001),
+                                      max_backoff=duration(0.001))
+        for i in range(24):
+            self.start("exit 1", f"fails-{i}", restart=policy)
+        self.assertEqual(self.client.out(["echo", "there"], self.sid), "there")
+        self.start("sleep 600", "lives")
+        self.assertEqual(self.process("lives").state, self.p.PROCESS_STATE_RUNNING)
+
     def test_a_stop_is_no_failure(self):
         self.start("sleep 600", restart=self.policy("ALWAYS"))
         self.stop()
