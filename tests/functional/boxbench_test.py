@@ -7,15 +7,16 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 
 CASES = {"floor": ["spawn", "spawn_all", "clone"], "health": ["c1", "c10x10", "c100x10"],
          "exec": ["c1", "c16", "c50"], "create": ["c1", "c50"], "lifecycle": ["c1", "c8", "clean"], "warm": ["exec", "c1", "run"]}
 SHAPES = ["c1x1", "c10x10", "c100x10", "c1x100", "stream"]
 
 
-def report(boxbench, *flags):
+def report(boxbench, *flags, **env):
     done = subprocess.run([boxbench, "--quick", "--json", *flags], stdout=subprocess.PIPE, check=True,
-                          timeout=240)
+                          timeout=240, env=dict(os.environ, **env))
     return json.loads(done.stdout)
 
 
@@ -56,10 +57,20 @@ def check_files(boxbench):
     r = report(boxbench, "--files")
     for case in (r["health"], r["read"]):
         assert 0 < case["p50_us"] <= case["p99_us"], case
-    assert set(r["bytes_per_second"]) == {"tls", "upload", "download"}, r
-    assert set(r["ratios"]) == {"read_to_health", "upload_to_tls", "download_to_tls"}, r
+    assert set(r["bytes_per_second"]) == {"openssl", "tls", "upload", "download"}, r
+    assert set(r["ratios"]) == {"read_to_health", "upload_to_openssl", "download_to_openssl",
+                                "upload_to_tls", "download_to_tls"}, r
     assert all(v > 0 for v in r["ratios"].values()), r
     assert 0 <= r["boxd_grown_bytes"] < 32 << 20, r
+    up = r["bytes_per_second"]["upload"]
+    assert abs(r["ratios"]["upload_to_openssl"] * r["bytes_per_second"]["openssl"] - up) < up / 1000, r
+
+
+def check_files_without_openssl(boxbench):
+    with tempfile.TemporaryDirectory() as nothing:
+        r = report(boxbench, "--files", PATH=nothing)
+    assert set(r["bytes_per_second"]) == {"upload", "download"}, r
+    assert set(r["ratios"]) == {"read_to_health"}, r
 
 
 def check_attach(boxbench):
@@ -112,6 +123,7 @@ def main():
     else:
         check_box(sys.argv[1])
         check_files(sys.argv[1])
+        check_files_without_openssl(sys.argv[1])
         check_attach(sys.argv[1])
 
 

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "attach.h"
 #include "base/clock.h"
 #include "box/v1/control.client.h"
 #include "box/v1/file.client.h"
@@ -32,8 +33,9 @@ static char large_path[] = "large";
 typedef struct figures {
     bench_case health;
     bench_case read;
-    double tls, upload, download; /* bytes a second; the best round */
-    bench_growth growth;          /* of boxd, looked at in the middle of each stream */
+    double openssl, tls; /* bytes a second, the best round; 0: there is no openssl here */
+    double upload, download;
+    bench_growth growth; /* of boxd, looked at in the middle of each stream */
 } figures;
 
 /* --- small calls ------------------------------------------------------------------------------ */
@@ -205,70 +207,116 @@ static int measure_small(const load_target *t, bool quick, figures *f, box_error
     return load_run(t, &plan, &f->read, err);
 }
 
+static int measure_floors(const bench_files *files, bool quick, figures *f, box_error *err)
+{
+    uint64_t ns = (quick ? QUICK_FLOOR_MS : FLOOR_MS) * BOX_MS;
+    double openssl = 0;
+    double tls = 0;
+    if (bench_openssl_rate(files, ns, &openssl, err) < 0)
+        return box_wrap(err, "openssl");
+    if (bench_tls_rate(files, ns, &tls, err) < 0)
+        return box_wrap(err, "TLS");
+    keep_best(&f->openssl, openssl);
+    keep_best(&f->tls, tls);
+    return 0;
+}
+
 /* Rounds alternate: what the machine does meanwhile hits all alike. */
 static int measure_rounds(load_worker *w, const bench_files *files, bool quick, figures *f,
                           box_error *err)
 {
     size_t pieces = quick ? QUICK_PIECES : PIECES;
-    uint64_t ns = (quick ? QUICK_FLOOR_MS : FLOOR_MS) * BOX_MS;
     for (int i = 0; i < ROUNDS; i++) {
-        double tls = 0;
         double up = 0;
         double down = 0;
-        if (bench_tls_rate(files, ns, &tls, err) < 0)
-            return box_wrap(err, "TLS");
+        if (files != NULL && measure_floors(files, quick, f, err) < 0)
+            return -1;
         if (upload(w, pieces, &f->growth, &up, err) < 0 ||
             download(w, pieces, &f->growth, &down, err) < 0)
             return -1;
-        keep_best(&f->tls, tls);
         keep_best(&f->upload, up);
         keep_best(&f->download, down);
     }
     return 0;
 }
 
+/* The floors need the program, for a certificate too. */
+static int measure_beside_openssl(load_worker *w, bool quick, figures *f, box_error *err)
+{
+    bench_files files = {.dir = ""};
+    if (!bench_has_openssl())
+        return measure_rounds(w, NULL, quick, f, err);
+    int rc = bench_files_make(&files, err);
+    rc = rc < 0 ? rc : measure_rounds(w, &files, quick, f, err);
+    bench_files_remove(&files);
+    return rc;
+}
+
 static int measure_streams(const load_target *t, bool quick, figures *f, box_error *err)
 {
     load_worker w = {0};
-    bench_files files = {.dir = ""};
     if (box_channel_new(t->endpoint, NULL, &w.channel, err) < 0)
         return -1;
     int rc = prepare(&w, err);
     rc = rc < 0 ? rc : bench_growth_begin(&f->growth, t, err);
-    rc = rc < 0 ? rc : bench_files_make(&files, err);
-    rc = rc < 0 ? rc : measure_rounds(&w, &files, quick, f, err);
-    bench_files_remove(&files);
+    rc = rc < 0 ? rc : measure_beside_openssl(&w, quick, f, err);
     bench_growth_end(&f->growth);
     bench_session_finish(&w);
     box_channel_free(w.channel);
     return rc;
 }
 
+/* The floor is openssl's programs, as for --attach; the bare TLS rate is there to compare. */
+static void report_json(figures *f, double read)
+{
+    json_t *rates = json_pack("{s:f, s:f}", "upload", f->upload, "download", f->download);
+    json_t *ratios = json_pack("{s:f}", "read_to_health", read);
+    if (f->openssl > 0) {
+        (void)json_object_set_new(rates, "openssl", json_real(f->openssl));
+        (void)json_object_set_new(rates, "tls", json_real(f->tls));
+        (void)json_object_set_new(ratios, "upload_to_openssl", json_real(f->upload / f->openssl));
+        (void)json_object_set_new(ratios, "download_to_openssl",
+                                  json_real(f->download / f->openssl));
+        (void)json_object_set_new(ratios, "upload_to_tls", json_real(f->upload / f->tls));
+        (void)json_object_set_new(ratios, "download_to_tls", json_real(f->download / f->tls));
+    }
+    json_t *root = json_pack("{s:o, s:o, s:o, s:f, s:o}", "health", bench_json(&f->health), "read",
+                             bench_json(&f->read), "bytes_per_second", rates, "boxd_grown_bytes",
+                             f->growth.most, "ratios", ratios);
+    (void)json_dumpf(root, stdout, JSON_INDENT(2));
+    printf("\n");
+    json_decref(root);
+}
+
+static void print_rate(const char *name, double rate)
+{
+    printf("%-28s %10.1f MiB/s\n", name, rate / (1024 * 1024));
+}
+
 static void report(figures *f, bool json)
 {
-    const double mib = 1024 * 1024;
     double read = bench_percentile_us(&f->read, 50) / bench_percentile_us(&f->health, 50);
-    double up = f->upload / f->tls;
-    double down = f->download / f->tls;
     if (json) {
-        json_t *root = json_pack(
-            "{s:o, s:o, s:{s:f, s:f, s:f}, s:f, s:{s:f, s:f, s:f}}", "health",
-            bench_json(&f->health), "read", bench_json(&f->read), "bytes_per_second", "tls", f->tls,
-            "upload", f->upload, "download", f->download, "boxd_grown_bytes", f->growth.most,
-            "ratios", "read_to_health", read, "upload_to_tls", up, "download_to_tls", down);
-        (void)json_dumpf(root, stdout, JSON_INDENT(2));
-        printf("\n");
-        json_decref(root);
+        report_json(f, read);
         return;
     }
     bench_print(&f->health);
     bench_print(&f->read);
-    printf("%-28s %10.1f MiB/s\n%-28s %10.1f MiB/s\n%-28s %10.1f MiB/s\n\n", "tls", f->tls / mib,
-           "upload", f->upload / mib, "download", f->download / mib);
+    if (f->openssl > 0) {
+        print_rate("openssl", f->openssl);
+        print_rate("tls", f->tls);
+    }
+    print_rate("upload", f->upload);
+    print_rate("download", f->download);
+    printf("\n");
     bench_target("read_to_health", read, "<= 2");
-    bench_target("upload_to_tls", up, ">= 0.5");
-    bench_target("download_to_tls", down, ">= 0.5");
-    bench_target("boxd_grown MiB", f->growth.most / mib, "< 32");
+    if (f->openssl > 0) {
+        bench_target("upload_to_openssl", f->upload / f->openssl, ">= 0.5");
+        bench_target("download_to_openssl", f->download / f->openssl, ">= 0.5");
+        bench_target("upload_to_tls", f->upload / f->tls, "none");
+        bench_target("download_to_tls", f->download / f->tls, "none");
+    }
+    bench_target("boxd_grown MiB", f->growth.most / (1024 * 1024), "< 32");
 }
 
 int bench_files_calls(const load_target *t, bool quick, bool json, box_error *err)

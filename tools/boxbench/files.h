@@ -1,5 +1,5 @@
-/* FileService beside its floors: a read of 1 KiB beside Health, 64 MiB up and down beside what TLS
- * alone carries between two processes of this machine. */
+/* FileService beside its floors: a read of 1 KiB beside Health, 64 MiB up and down beside what
+ * openssl's s_server and s_client carry between them on this machine. */
 #pragma once
 
 #include <stdbool.h>

@@ -14,7 +14,7 @@
 #include "base/fd.h"
 #include "base/limits.h"
 
-enum { SERVER_CPU = 0, CONNECT_TRIES = 200, CONNECT_PAUSE_MS = 20, FILE_BYTES = 64 };
+enum { ANY_CPU = -1, SERVER_CPU = 0, CONNECT_TRIES = 200, CONNECT_PAUSE_MS = 20, FILE_BYTES = 64 };
 enum { MESSAGE_PREFIX = 5, STREAM_MESSAGES = 64 };
 
 static int path_in(char out[static PATH_MAX], const char *dir, const char *name, box_error *err)
@@ -69,6 +69,18 @@ static int write_output_request(const char *path, box_error *err)
     for (size_t i = 0; i < STREAM_MESSAGES; i++)
         memcpy(&request[MESSAGE_PREFIX + i * sizeof parameters], parameters, sizeof parameters);
     return write_file(path, request, sizeof request, err);
+}
+
+bool bench_has_openssl(void)
+{
+    const char *const argv[] = {"openssl", "version", NULL};
+    bench_process p = {.out = -1};
+    box_error err;
+    BOX_AUTO(box_buf_done) box_buf unused = {0};
+    bool has = bench_process_start(argv, ANY_CPU, &p, &err) == 0 &&
+               bench_process_output(&p, &unused, &err) == 0;
+    bench_process_stop(&p);
+    return has;
 }
 
 int bench_files_make(bench_files *f, box_error *err)

@@ -27,6 +27,9 @@ typedef struct bench_files {
     char output[PATH_MAX]; /* a gRPC request for 64 messages of 16 KiB */
 } bench_files;
 
+/* Is there an openssl program? */
+bool bench_has_openssl(void);
+/* Made by openssl. */
 int bench_files_make(bench_files *f, box_error *err) BOX_MUST_USE;
 void bench_files_remove(const bench_files *f);
 
