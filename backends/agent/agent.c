@@ -121,7 +121,7 @@ static bool take_child(box_agent *a)
         box_agent_files_stopped(&a->workers, info.si_pid);
     } else if (info.si_pid == a->zygote.pid) {
         zygote_ended(a);
-    } else if (!box_agent_files_reaped(&a->workers, &info) && !box_standby_reaped(a, info.si_pid)) {
+    } else if (!box_agent_files_reaped(&a->workers, &info) && !box_standby_reaped(a, &info)) {
         box_end_reaped(a, &info, cpu_ns(&used), (uint64_t)used.ru_maxrss * 1024);
     }
     return true;
@@ -194,6 +194,8 @@ static box_time next_time(box_agent *a)
         next = a->hello_by;
     if (a->strays && a->now + BOX_AGENT_TICK_MS * BOX_MS < next)
         next = a->now + BOX_AGENT_TICK_MS * BOX_MS;
+    box_time standby = box_standby_next(a);
+    next = standby < next ? standby : next;
     box_time forward = box_agent_forward_next(&a->forwards);
     next = forward < next ? forward : next;
     box_time managed = box_managed_next(a);
@@ -248,6 +250,7 @@ static void check_times(box_agent *a)
     if (a->strays)
         kill_strays(a);
     box_life_tick(a);
+    box_standby_tick(a);
     box_managed_tick(a);
     box_agent_files_tick(&a->workers, a->now);
     box_agent_forward_tick(&a->forwards, a->now);

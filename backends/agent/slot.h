@@ -35,6 +35,8 @@ typedef struct box_slot {
 /* The process that waits for the next START, in the same shared memory. Each has a place of its
  * own, so that what a dying one leaves is not taken for the next one's. */
 enum { BOX_STANDBYS = 4 };
+/* Its exit code when it was told to: it has taken no START. */
+enum { BOX_STANDBY_RESTED = 3 };
 typedef struct box_standby {
     _Atomic int32_t pid;   /* written by the kernel before it runs; 0 = there is none */
     _Atomic int32_t waits; /* 0 again when it has become a program or ended: box_spawn_waiter */

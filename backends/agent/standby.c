@@ -29,7 +29,8 @@ static bool order(box_agent *a, box_error *err)
         return false;
     }
     a->standby_tree = tree;
-    a->standby_failed = false;
+    a->standby_failed = a->standby_rests = false;
+    a->standby_rest_at = box_after_ms(a, BOX_AGENT_STANDBY_MS);
     return true;
 }
 
@@ -116,19 +117,62 @@ void box_standby_unborn(box_agent *a, const box_command *failed)
     go_on(a);
 }
 
-bool box_standby_reaped(box_agent *a, int pid)
+box_time box_standby_next(const box_agent *a)
 {
+    bool waits = a->standby_tree != NULL && a->standby_for == NULL;
+    return waits ? a->standby_rest_at : BOX_TIME_NEVER;
+}
+
+/* Not while commands live: it has its place among what the sandbox may have of processes. */
+void box_standby_tick(box_agent *a)
+{
+    const box_zygote_note rest = {.slot = BOX_ZYGOTE_REST};
+    box_error err;
+    if (a->now < box_standby_next(a))
+        return;
+    a->standby_rest_at = box_after_ms(a, BOX_AGENT_STANDBY_MS); /* not heard: once more */
+    if (box_commands_after(&a->table, NULL) == NULL && atomic_load(&a->standby->pid) != 0 &&
+        box_fd_send(a->zygote.starts, &rest, sizeof rest, NULL, 0, &err) == 0)
+        a->standby_rest_at = BOX_TIME_NEVER;
+}
+
+/* It was told to. What came too late for it waits in the socket, so it is the next
+ * child's, and was not begun. */
+static void rested(box_agent *a)
+{
+    box_command *c = a->standby_for;
+    box_tree *tree = a->standby_tree;
+    if (c != NULL && c->state != BOX_COMMAND_STARTING) {
+        (void)box_agent_replace_zygote(a, NULL); /* given up: nobody is to take its START */
+        return;
+    }
+    if (c != NULL)
+        c->tree = NULL;
+    box_trees_leave(&a->trees, tree);
+    clear(a);
+    a->standby_rests = true;
+    go_on(a);
+}
+
+bool box_standby_reaped(box_agent *a, const siginfo_t *info)
+{
+    int pid = info->si_pid;
     box_command *c = a->standby_for;
     if (a->standby_tree == NULL || atomic_load(&a->standby->pid) != pid)
         return false;
+    bool took = c != NULL && c->state == BOX_COMMAND_STARTING && box_slot_pid(a, c) == pid;
+    if (!took && info->si_code == CLD_EXITED && info->si_status == BOX_STANDBY_RESTED) {
+        rested(a);
+        return true;
+    }
     if (c == NULL) {
         box_trees_leave(&a->trees, a->standby_tree);
         clear(a);
         rest(a);
         return true;
     }
-    if (c->state == BOX_COMMAND_STARTING && box_slot_pid(a, c) == pid)
-        return false; /* it had taken its START */
+    if (took)
+        return false;
     if (c->state == BOX_COMMAND_STARTING) {
         (void)box_agent_replace_zygote(a, NULL); /* did it take the START along? Nobody knows */
     } else {                                     /* given up before */
@@ -158,7 +202,7 @@ void box_standby_prepare(box_agent *a)
 {
     box_error err;
     if (!a->reapers && a->zygote.ready && a->standby_tree == NULL && !a->standby_failed &&
-        !order(a, &err))
+        !a->standby_rests && !order(a, &err))
         rest(a);
 }
 

@@ -51,6 +51,8 @@ typedef struct box_agent {
     box_tree *standby_tree;   /* of the child that is ordered, or waits; NULL = there is none */
     box_command *standby_for; /* whose START it takes; NULL = the next one's */
     bool standby_failed;      /* the next START or sweep tries again */
+    bool standby_rests;       /* the next START makes one again */
+    box_time standby_rest_at; /* of the one that waits */
     bool was_short;           /* the last command had ended before anybody looked */
     bool more_children;       /* reaping was broken off to look at the rest */
     bool strays;              /* children of a dead subreaper are to be killed */
@@ -178,9 +180,12 @@ void box_standby_look(box_agent *a);
 /* The zygote could not make it. failed: whose START failed for that; NULL: there was none. */
 void box_standby_unborn(box_agent *a, const box_command *failed);
 /* True: that child was reaped, and it was no command yet. */
-bool box_standby_reaped(box_agent *a, int pid);
+bool box_standby_reaped(box_agent *a, const siginfo_t *info);
 /* The zygote is gone. */
 void box_standby_lost(box_agent *a);
+/* When box_standby_tick is to be called; it sends a child away that nobody needed for long. */
+box_time box_standby_next(const box_agent *a);
+void box_standby_tick(box_agent *a);
 /* Orders one when there is none: when everything else is done. */
 void box_standby_prepare(box_agent *a);
 /* A new boxd: whatever CPU time it knows nothing of is in no directory it will see. */

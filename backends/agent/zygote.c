@@ -25,6 +25,7 @@ enum {
     /* three streams, the text, groups to enter, two journals, the subreaper's socket */
     MAX_FDS = 7 + BOX_AGENT_LIMIT_DIRS,
     INLINE_POINTERS = 512, /* argv and env of an ordinary command need no mapping */
+    REST = 2,              /* receive_start's */
 };
 
 /* One START taken apart. */
@@ -153,8 +154,8 @@ static size_t end_of(const zygote *z, const request *r)
     return r->n_fds - (z->config->reapers ? 1 : 0);
 }
 
-/* A START from that socket. 1: it is there; 0: nothing is; -1: the agent is gone, or made a mistake
- * (it checked the packet). The slot is valid. */
+/* A START from that socket. 1: it is there; 0: nothing is; REST instead of one; -1: the agent is
+ * gone, or made a mistake (it checked the packet). The slot is valid. */
 static int receive_start(zygote *z, int socket, request *r)
 {
     box_error err;
@@ -162,6 +163,8 @@ static int receive_start(zygote *z, int socket, request *r)
     ssize_t n = box_fd_receive(socket, z->packet, sizeof z->packet, r->fds, &r->n_fds, &err);
     if (n < 0 && err.sys_errno == EAGAIN)
         return 0;
+    if (n == sizeof(box_zygote_note))
+        return REST;
     if (n < (ssize_t)(sizeof(box_agent_header) + sizeof r->start) || r->n_fds < 3)
         return -1;
     memcpy(&r->start, z->packet + sizeof(box_agent_header), sizeof r->start);
@@ -216,6 +219,8 @@ static void wait_for_start(void *arg)
         (void)poll(&p, 1, -1); /* interrupted: look again */
         got = receive_start(z, STARTS_FD, r);
     } while (got == 0);
+    if (got == REST)
+        _exit(BOX_STANDBY_RESTED);
     if (got < 0)
         _exit(127);
     atomic_store(&r->slot->pid, atomic_load(z->waiter.pid));
@@ -228,7 +233,9 @@ static void wait_for_start(void *arg)
 static bool fail_start(zygote *z, int sys_errno)
 {
     request r;
-    int got = receive_start(z, STARTS_FD, &r);
+    int got;
+    while ((got = receive_start(z, STARTS_FD, &r)) == REST)
+        continue; /* whom it was for is gone */
     if (got <= 0)
         return got == 0 && note(BOX_ZYGOTE_UNBORN) == 0;
     box_slot_fail(r.slot, BOX_STEP_CLONE, sys_errno, NULL);

@@ -9,9 +9,10 @@
  * descriptors; start.reserved[0] is the slot, start.reserved[1] how many files of control groups it
  * enters, and journals, stand behind the text: their pages are made inside, so that they are the
  * sandbox's, not the process's. Whoever waits next takes the
- * oldest, so a START may be sent before its child is there. Zygote -> agent, `orders`:
- * box_zygote_note, READY once, and when an order could not be followed: the slot of the START that
- * failed for it, or UNBORN when none was there yet.
+ * oldest, so a START may be sent before its child is there. Instead of one, box_zygote_note REST:
+ * the child that takes it ends with BOX_STANDBY_RESTED, what came behind it is for the next one.
+ * Zygote -> agent, `orders`: box_zygote_note, READY once, and when an order could not be followed:
+ * the slot of the START that failed for it, or UNBORN when none was there yet.
  *
  * Without cgroup2 START comes through `orders`, with the socket of the command's subreaper behind
  * its descriptors, and each is answered with its slot, by the zygote or the subreaper. */
@@ -24,10 +25,14 @@
 #include "agent/packet.h"
 #include "agent/slot.h"
 
-enum { BOX_ZYGOTE_READY = 0xffffffff, BOX_ZYGOTE_UNBORN = 0xfffffffe };
+enum {
+    BOX_ZYGOTE_READY = 0xffffffff,
+    BOX_ZYGOTE_UNBORN = 0xfffffffe,
+    BOX_ZYGOTE_REST = 0xfffffffd,
+};
 
 typedef struct box_zygote_note {
-    uint32_t slot; /* or READY, UNBORN */
+    uint32_t slot; /* or READY, UNBORN, REST */
 } box_zygote_note;
 
 typedef struct box_zygote_order {

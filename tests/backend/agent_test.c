@@ -477,6 +477,30 @@ static void a_dead_zygote_is_replaced(void **state)
     assert_nothing_left(s);
 }
 
+/* With nothing to do; each START finds its command's process all the same. */
+static void an_idle_sandbox_keeps_no_process_ready(void **state)
+{
+    sandbox *s = box_of(state);
+    if (sandbox_command_dirs(s) < 0)
+        return; /* it never does */
+    sandbox_command running = started(s, "sleep 7; exit 6", 0, 0);
+    box_time end = box_now() + (BOX_AGENT_STANDBY_MS + 1000) * BOX_MS;
+    while (box_now() < end) {
+        (void)poll(NULL, 0, 100);
+        assert_int_equal(sandbox_processes(s), 5); /* not while a command lives */
+    }
+    assert_int_equal(ended(s, &running).exit_code, 6);
+    end = box_now() + 4 * BOX_AGENT_STANDBY_MS * BOX_MS;
+    while (sandbox_processes(s) > 2 && box_now() < end)
+        (void)poll(NULL, 0, 10);
+    assert_int_equal(sandbox_processes(s), 2);
+    pid_t zygote = sandbox_find(s, "box-zygote");
+    for (int i = 0; i < 20; i++)
+        assert_works(s);
+    assert_int_equal(sandbox_find(s, "box-zygote"), zygote);
+    assert_nothing_left(s);
+}
+
 /* --- the channel ------------------------------------------------------------------------------ */
 
 static void garbage_drops_the_connection_and_no_command(void **state)
@@ -684,6 +708,7 @@ static int open_reapers(void **state)
             BOTH_ENDS(a_fork_bomb_is_killed_and_starts_say_quota, open),                           \
             BOTH_ENDS(zombies_nobody_waits_for_are_reaped, open),                                  \
             BOTH_ENDS(a_dead_zygote_is_replaced, open),                                            \
+            BOTH_ENDS(an_idle_sandbox_keeps_no_process_ready, open),                               \
             BOTH_ENDS(garbage_drops_the_connection_and_no_command, open),                          \
             BOTH_ENDS(exits_wait_for_the_next_boxd_until_acknowledged, open),                      \
             BOTH_ENDS(a_wrong_version_or_no_hello_is_refused, open),                               \
