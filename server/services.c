@@ -61,7 +61,9 @@ static void note_traffic(void *arg, box_control_traffic *out)
                                  .ended_badly = stats.ended_badly,
                                  .holds = stats.holds,
                                  .refused_held = stats.refused_held,
-                                 .refused_peer = stats.refused_peer};
+                                 .refused_peer = stats.refused_peer,
+                                 .handshakes_queued = stats.handshakes_queued,
+                                 .handshakes_waiting = stats.handshakes_waiting};
 }
 
 static unsigned count_waiting(void *arg, unsigned loop)

@@ -41,6 +41,7 @@ struct connection {
     bool blocked;            /* the socket took no more */
     bool spoke;              /* a byte came */
     bool ended_badly;        /* was counted */
+    bool is_queued;          /* in net->handshakes_waiting */
     box_later flush;
     void (*closed)(void *arg);
     void *closed_arg;

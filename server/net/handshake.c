@@ -27,12 +27,21 @@ BOX_WORKER static void step_run(void *arg)
     s->rc = box_tls_receive(s->tls, s->data, s->len, &s->plain, &s->closed, &s->err);
 }
 
+/* It no longer waits for a worker. */
+static void leave_queue(connection *c)
+{
+    if (c->is_queued)
+        atomic_fetch_sub(&c->nl->net->handshakes_waiting, 1);
+    c->is_queued = false;
+}
+
 BOX_LOOP static void step_end(handshake_step *s)
 {
     connection *c = s->c;
     if (c != NULL) {
         assert(c->state == STATE_HANDSHAKE && c->step == s);
         c->step = NULL;
+        leave_queue(c);
         atomic_fetch_sub(&s->nl->waiting, 1);
         box_connection_took(c, s->rc, s->closed, &s->plain, &s->err);
         if (c->state != STATE_CLOSED)
@@ -82,6 +91,7 @@ static void next_step(connection *c)
         return;
     }
     free(s);
+    leave_queue(c);
     atomic_fetch_sub(&c->nl->waiting, 1);
     if (c->state != STATE_CLOSED)
         box_connection_look_again(c);
@@ -100,6 +110,8 @@ void box_handshake_wait(connection *c)
 {
     net_loop *nl = c->nl;
     atomic_fetch_add(&nl->net->handshakes_queued, 1);
+    atomic_fetch_add(&nl->net->handshakes_waiting, 1);
+    c->is_queued = true;
     atomic_fetch_add(&nl->waiting, 1);
     box_list_append(&nl->handshakes, &c->turn.link);
     box_connection_look_again(c);
@@ -108,6 +120,7 @@ void box_handshake_wait(connection *c)
 
 void box_handshake_leave(connection *c)
 {
+    leave_queue(c);
     if (c->step == NULL)
         return;
     atomic_fetch_sub(&c->nl->waiting, 1);

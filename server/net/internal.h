@@ -52,6 +52,7 @@ struct box_net {
     atomic_uint_fast64_t connections_open;
     atomic_uint_fast64_t connections_total;
     atomic_uint_fast64_t handshakes_queued;
+    atomic_uint handshakes_waiting;                                      /* box_net_stats */
     atomic_uint_fast64_t ended_badly, holds, refused_held, refused_peer; /* box_net_stats */
     atomic_bool draining;
     unsigned loops_drained; /* loop 0's */

@@ -106,6 +106,7 @@ void box_net_stats_get(const box_net *n, box_net_stats *out)
         .refused_held = atomic_load(&n->refused_held),
         .refused_peer = atomic_load(&n->refused_peer),
         .handshakes_queued = atomic_load(&n->handshakes_queued),
+        .handshakes_waiting = atomic_load(&n->handshakes_waiting),
     };
 }
 

@@ -70,11 +70,12 @@ void box_net_free(box_net *n);
 
 typedef struct box_net_stats {
     uint64_t connections_open, connections_total, calls_open, calls_total;
-    uint64_t ended_badly;       /* connections */
-    uint64_t holds;             /* addresses that began to be held back */
-    uint64_t refused_held;      /* connections: of such an address */
-    uint64_t refused_peer;      /* of an address that has as many as it may */
-    uint64_t handshakes_queued; /* steps of handshakes that waited for a worker */
+    uint64_t ended_badly;        /* connections */
+    uint64_t holds;              /* addresses that began to be held back */
+    uint64_t refused_held;       /* connections: of such an address */
+    uint64_t refused_peer;       /* of an address that has as many as it may */
+    uint64_t handshakes_queued;  /* steps of handshakes that waited for a worker */
+    unsigned handshakes_waiting; /* connections whose step waits for one now, or runs in one */
 } box_net_stats;
 void box_net_stats_get(const box_net *n, box_net_stats *out);
 /* Connections of a loop that wait for a step of their handshake, or that flood. */

@@ -43,7 +43,9 @@ box_control_facts box_control_session_facts(box_sessions *all);
 typedef struct box_control_traffic {
     uint64_t connections, calls; /* open */
     uint64_t connections_total;
-    uint64_t ended_badly, holds, refused_held, refused_peer; /* box_net_stats */
+    /* box_net_stats */
+    uint64_t ended_badly, holds, refused_held, refused_peer;
+    uint64_t handshakes_queued, handshakes_waiting;
 } box_control_traffic;
 
 /* What only main can do. Any loop thread, without waiting. */

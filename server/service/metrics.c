@@ -79,6 +79,11 @@ static void add_connections(page *p, const box_control_traffic *t)
         (unsigned long long)t->refused_peer);
     add_one(p, "box_peers_held_back_total", "counter",
             "Times an address was held back: too many of its connections ended badly.", t->holds);
+    add_one(p, "box_handshakes_waiting", "gauge",
+            "Connections whose handshake waits for a worker, or is in one's hands.",
+            t->handshakes_waiting);
+    add_one(p, "box_handshake_steps_queued_total", "counter",
+            "Steps of handshakes that waited for a worker.", t->handshakes_queued);
 }
 
 static void add_queues(page *p)

@@ -374,6 +374,8 @@ def row_crowd(server):
             one.works()
         counters = server.counters(peer)
         assert counters.handshakes_queued >= 50, counters
+        while counters.handshakes_waiting > 0:  # it ends
+            counters = server.counters(peer)
         peer.works()
         crowd += crowd_of(server, 100)
     server.stop()

@@ -260,6 +260,7 @@ static int get_counters(box_call *call, const Box__Test__V1__GetCountersRequest 
     response.calls_open = stats.calls_open;
     response.connections_open = stats.connections_open;
     response.handshakes_queued = stats.handshakes_queued;
+    response.handshakes_waiting = stats.handshakes_waiting;
     response.max_rss_kib = (uint64_t)usage.ru_maxrss;
     box_test_v1_echo_service_get_counters_answer(call, &response);
     return 0;

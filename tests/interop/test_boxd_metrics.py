@@ -98,6 +98,8 @@ class Metrics(BoxdCase):
         self.assertEqual(one["box_certificate_expiry_seconds"], status.certificate_expires_at.seconds)
         self.assertGreaterEqual(one["box_connections"], 1)
         self.assertGreater(one["box_resident_memory_bytes"], 1 << 20)
+        self.assertEqual(one["box_handshakes_waiting"], 0)
+        self.assertEqual(one["box_handshake_steps_queued_total"], 0)
         self.assertEqual(before["box_backend_available"][1], {'backend="namespace"': 1})
         self.assertEqual(len(before["box_loop_waiting_connections"][1]), status.loop_threads)
         session = self.client.create("metrics")
