@@ -14,10 +14,14 @@ enum { IO_STEP = BOX_CLIENT_INPUT_BYTES, READS_PER_ROUND = 16 };
 /* --- events of the HTTP/2 core -----------------------------------------------------------------
  */
 
+/* A server that answers may be asked sooner than one that does not: the channel has to know. */
 static void answered(box_conn *conn)
 {
     conn->has_answered = true;
+    if (conn->is_answering)
+        return;
     conn->is_answering = true;
+    box_channel_note_expiry(conn->channel, box_conn_alive_by(conn));
 }
 
 static void on_headers(void *owner, box_h2_stream *s, const box_metadata *metadata)
@@ -270,6 +274,7 @@ static int take_plain(box_conn *conn, const uint8_t *data, size_t len, box_error
     conn->channel->look_again = true;
     if (rc == 0 && conn->state == BOX_CONN_SILENT && box_h2_is_established(conn->h2)) {
         conn->state = BOX_CONN_READY;
+        box_channel_note_expiry(conn->channel, box_conn_alive_by(conn));
         if (conn->lane != NULL)
             box_lane_ready(conn->lane);
     }

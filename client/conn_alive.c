@@ -51,7 +51,10 @@ void box_conn_ask_less(box_conn *conn)
 void box_conn_heard(box_conn *conn)
 {
     conn->heard_at = box_now();
-    conn->is_asked = false;
+    if (!conn->is_asked)
+        return;
+    conn->is_asked = false; /* the next PING may be due before this one's answer was */
+    box_channel_note_expiry(conn->channel, box_conn_alive_by(conn));
 }
 
 void box_conn_use(box_conn *conn)
