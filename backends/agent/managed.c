@@ -338,8 +338,10 @@ int box_managed_start(box_agent *a, const box_agent_packet *p, int *fds, size_t 
         never_began(a, m, &err);
     else if (box_limits_make(a->config, &a->limits, id, &m->conf.limits, &m->limits, &err) < 0)
         never_began(a, m, &err);
+    else if (next_due(a) == NULL && may_begin(a))
+        begin_run(a, m); /* at once: a STOP that follows finds it */
     else
-        m->next_start = a->now; /* it takes its turn in this round's tick */
+        m->next_start = a->now;
     return 0;
 }
 
