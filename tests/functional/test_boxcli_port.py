@@ -29,11 +29,6 @@ def tearDownModule():
     BoxdCase.stop_server()
 
 
-def resident_bytes(pid):
-    with open(f"/proc/{pid}/statm", encoding="ascii") as f:
-        return int(f.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-
-
 def processor_ticks(pid):
     """utime and stime of proc(5), /proc/PID/stat."""
     with open(f"/proc/{pid}/stat", encoding="utf-8") as f:
@@ -192,11 +187,11 @@ class BackPressure(PortCase):
     def test_a_reader_that_stops_keeps_everything_flat(self):
         self.serve()
         child, ports = self.forward("0:8000")
-        before = resident_bytes(child.pid), resident_bytes(self.boxd.boxd.pid)
+        before = lib.resident_bytes(child.pid), lib.resident_bytes(self.boxd.boxd.pid)
         for _ in range(8):
             self.connect(ports[8000], "flood")
         time.sleep(1)
-        grown = resident_bytes(child.pid) - before[0], resident_bytes(self.boxd.boxd.pid) - before[1]
+        grown = lib.resident_bytes(child.pid) - before[0], lib.resident_bytes(self.boxd.boxd.pid) - before[1]
         self.assertLess(max(grown), self.MOST)
         s = self.connect(ports[8000], "echo")  # another one is not held up by them
         s.sendall(b"well")
@@ -205,14 +200,14 @@ class BackPressure(PortCase):
     def test_a_program_that_stops_reading(self):
         self.serve()
         child, ports = self.forward("0:8000")
-        before = resident_bytes(child.pid), resident_bytes(self.boxd.boxd.pid)
+        before = lib.resident_bytes(child.pid), lib.resident_bytes(self.boxd.boxd.pid)
         for _ in range(8):
             s = self.connect(ports[8000], "sleep")
             s.settimeout(0.5)
             with self.assertRaises(TimeoutError):
                 while True:
                     s.sendall(b"z" * 65536)
-        grown = resident_bytes(child.pid) - before[0], resident_bytes(self.boxd.boxd.pid) - before[1]
+        grown = lib.resident_bytes(child.pid) - before[0], lib.resident_bytes(self.boxd.boxd.pid) - before[1]
         self.assertLess(max(grown), self.MOST)
         s = self.connect(ports[8000], "echo")
         s.sendall(b"well")

@@ -312,7 +312,7 @@ class Readers(Case):
     def test_memory_is_flat(self):
         limit = 64 * MIB * int(os.environ.get("HOSTILE_RSS_FACTOR", "1"))
         self.start("cat /dev/zero")
-        before = rss(self.boxd.boxd.pid)
+        before = lib.resident_bytes(self.boxd.boxd.pid)
         attached = [Attachment(self, client=self.boxd.client()) for _ in range(100)]
         for a in attached:
             a.attached()  # and most of them read no more
@@ -321,15 +321,9 @@ class Readers(Case):
         while time.monotonic() < end:
             for a in attached[:3]:
                 a.take()
-            most = max(most, rss(self.boxd.boxd.pid))
+            most = max(most, lib.resident_bytes(self.boxd.boxd.pid))
         self.assertLess(most - before, limit)
         self.stop(grace=0)
-
-
-def rss(pid):
-    """Resident bytes of a process."""
-    with open(f"/proc/{pid}/statm", encoding="ascii") as f:
-        return int(f.read().split()[1]) * os.sysconf("SC_PAGESIZE")
 
 
 if __name__ == "__main__":

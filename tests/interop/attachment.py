@@ -1,52 +1,34 @@
 """Managed processes through a stock client: an AttachManagedProcess call, and a test case."""
 
-import queue
-
 from boxd_lib import BoxdCase, duration
+from queued_call import QueuedCall
 
 
-class Attachment:
-    """One AttachManagedProcess call: messages out by a queue, answers in by next()."""
+class Attachment(QueuedCall):
+    """One AttachManagedProcess call."""
 
     def __init__(self, case, process_id="", client=None, session_id=None, deadline=60, wait=None,
                  **start):
-        self.pb = case.pb.process
-        self.to_send = queue.SimpleQueue()
-        message = self.pb.AttachStart(session_id=session_id or case.sid, process_id=process_id,
-                                      **start)
+        pb = case.pb.process
+        message = pb.AttachStart(session_id=session_id or case.sid, process_id=process_id, **start)
         if wait is not None:
             message.wait.CopyFrom(duration(wait))
-        self.send(start=message)
-        self.call = (client or case.client).processes.AttachManagedProcess(
-            iter(self.to_send.get, None), timeout=deadline)
+        super().__init__(case, (client or case.client).processes.AttachManagedProcess,
+                         pb.AttachManagedProcessRequest, message, timeout=deadline)
         self.dropped = {"stdout": 0, "stderr": 0}
         self.bytes = {"stdout": b"", "stderr": b""}
         self.restarts = []
         self.writer_lost = False
         self.exited = None
-        case.addCleanup(self.end)
-
-    def send(self, **message):
-        self.to_send.put(self.pb.AttachManagedProcessRequest(**message))
 
     def stdin(self, data):
-        self.send(stdin_data=data)
+        self.message(stdin_data=data)
 
     def close_stdin(self):
-        self.send(close_stdin={})
-
-    def half_close(self):
-        self.to_send.put(None)
-
-    def end(self):
-        self.half_close()
-        self.call.cancel()
+        self.message(close_stdin={})
 
     def attached(self):
-        """The first answer."""
-        message = next(self.call)
-        assert message.WhichOneof("response") == "attached", message
-        return message.attached
+        return self.first("attached")
 
     def take(self):
         """One message more; its name."""

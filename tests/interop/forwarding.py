@@ -1,11 +1,10 @@
 """Ports inside sessions through a stock client: a PortForward call, a test case, and a program with
 ports that does what each connection's first line asks."""
 
-import queue
-
 from attachment import Attachment, ProcessCase
 from boxd_lib import duration
 from grpc import StatusCode
+from queued_call import QueuedCall
 
 # Prints how each connection ended: "end", or "reset".
 PROGRAM = r"""
@@ -58,41 +57,26 @@ while True:
 """
 
 
-class Forward:
-    """One PortForward call: messages out by a queue, answers in by take()."""
+class Forward(QueuedCall):
+    """One PortForward call; answers in by take()."""
 
     def __init__(self, case, port, client=None, session_id=None, deadline=60, wait=None):
-        self.pb = case.pb.session
-        self.to_send = queue.SimpleQueue()
-        start = self.pb.PortForwardStart(
+        pb = case.pb.session
+        start = pb.PortForwardStart(
             session_id=case.sid if session_id is None else session_id, port=port)
         if wait is not None:
             start.wait.CopyFrom(duration(wait))
-        self.message(start=start)
-        self.call = (client or case.client).sessions.PortForward(
-            iter(self.to_send.get, None), timeout=deadline)
+        super().__init__(case, (client or case.client).sessions.PortForward,
+                         pb.PortForwardRequest, start, timeout=deadline)
         self.bytes = b""
         self.closed = False
-        case.addCleanup(self.end)
-
-    def message(self, **fields):
-        self.to_send.put(self.pb.PortForwardRequest(**fields))
 
     def send(self, data):
         self.message(data=data)
 
-    def half_close(self):
-        self.to_send.put(None)
-
-    def end(self):
-        self.half_close()
-        self.call.cancel()
-
     def started(self):
         """The first answer; self."""
-        message = next(self.call)
-        assert message.WhichOneof("response") == "started", message
-        self.session_uid = message.started.session_uid
+        self.session_uid = self.first("started").session_uid
         return self
 
     def take(self):

@@ -60,6 +60,12 @@ class TemporaryFolder:
         shutil.rmtree(self.path, ignore_errors=True)
 
 
+def resident_bytes(pid):
+    """Of a process, by statm of proc(5)."""
+    with open(f"/proc/{pid}/statm", encoding="ascii") as f:
+        return int(f.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
 def free_port():
     """A TCP port of 127.0.0.1 that was free just now. Prefer a server that binds port 0."""
     with socket.socket() as s:

@@ -8,12 +8,8 @@ import time
 import boxd_lib
 import lib
 from boxd_lib import BoxdCase, MIB, duration
+from exec_stream import STUBBORN
 from grpc import StatusCode
-
-# hostile-inputs row 24: ignores what it can, in a session of its own.
-STUBBORN = """trap '' TERM INT HUP
-(setsid sh -c 'trap "" TERM; while :; do :; done' &)
-sleep 999"""
 
 
 def setUpModule():

@@ -22,11 +22,6 @@ def tearDownModule():
     BoxdCase.stop_server()
 
 
-def resident_bytes(pid):
-    with open(f"/proc/{pid}/statm", encoding="ascii") as f:
-        return int(f.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-
-
 class Bytes(PortCase):
     def test_a_web_server_without_a_network(self):
         self.start(["python3", "-m", "http.server", "--bind", "127.0.0.1", "8080"], "web")
@@ -122,17 +117,17 @@ class BackPressure(PortCase):
         return last
 
     def test_a_caller_that_does_not_read_stops_the_program(self):
-        before = resident_bytes(self.boxd.boxd.pid)
+        before = lib.resident_bytes(self.boxd.boxd.pid)
         client = self.boxd.client(options=[("grpc.http2.lookahead_bytes", 65536),
                                            ("grpc.http2.bdp_probe", 0)])
         forwards = [self.forward("flood", client=client) for _ in range(8)]
-        self.stands_still(lambda: resident_bytes(self.boxd.boxd.pid) // MIB)
-        self.assertLess(resident_bytes(self.boxd.boxd.pid) - before, self.MOST)
+        self.stands_still(lambda: lib.resident_bytes(self.boxd.boxd.pid) // MIB)
+        self.assertLess(lib.resident_bytes(self.boxd.boxd.pid) - before, self.MOST)
         # It was not lost, only late.
         self.assertEqual(forwards[0].until(20 * MIB)[:20 * MIB], b"y" * 20 * MIB)
 
     def test_a_program_that_does_not_read_stops_the_caller(self):
-        before = resident_bytes(self.boxd.boxd.pid)
+        before = lib.resident_bytes(self.boxd.boxd.pid)
         pb, sent = self.pb.session, [0]
 
         def requests():
@@ -147,7 +142,7 @@ class BackPressure(PortCase):
         self.assertEqual(next(call).WhichOneof("response"), "started")
         total = self.stands_still(lambda: sent[0])
         self.assertLess(total, 32 * MIB)
-        self.assertLess(resident_bytes(self.boxd.boxd.pid) - before, self.MOST)
+        self.assertLess(lib.resident_bytes(self.boxd.boxd.pid) - before, self.MOST)
         forward = self.forward("echo")  # others go on
         forward.send(b"well")
         self.assertEqual(forward.until(4), b"well")

@@ -453,7 +453,7 @@ class Terminal(ProcessCase):
         a = Attachment(self, stdout_offset=0, write=True)
         a.attached()
         a.until(b"pts/0\r\n33 99\r\nxterm-256color\r\npts/0\r\n")
-        a.send(resize={"rows": 10, "columns": 20})
+        a.message(resize={"rows": 10, "columns": 20})
         a.stdin(b"hello\n")
         a.until(b"got hello\r\n10 20\r\n")
         a.stdin(b"y\n")

@@ -13,13 +13,8 @@ import grpc
 import boxd_lib
 import lib
 from boxd_lib import BoxdCase, MIB
-from exec_stream import Stream
+from exec_stream import STUBBORN, Stream
 from grpc import StatusCode
-
-# hostile-inputs row 24: ignores what it can, in a session of its own.
-STUBBORN = """trap '' TERM INT HUP
-(setsid sh -c 'trap "" TERM; while :; do :; done' &)
-sleep 999"""
 
 
 def setUpModule():
@@ -78,7 +73,7 @@ class Streams(Case):
         for i in range(50):
             s.stdin(b"line %d\n" % i)
             self.assertEqual(s.read(b"\n"), b"<line %d>\n" % i)
-        s.send(close_stdin={})
+        s.message(close_stdin={})
         out, _, verdict = s.rest()
         self.assertEqual(out, b"end\n")
         self.exited(verdict)
@@ -114,16 +109,16 @@ class Streams(Case):
                         "while :; do sleep 0.05; done")
         s.started()
         s.read(b"ready\n")
-        s.send(signal={"number": 10})
+        s.message(signal={"number": 10})
         self.assertEqual(s.read(b"\n"), b"got\n")
-        s.send(signal={"number": 15, "scope": self.t.SIGNAL_SCOPE_MAIN})
+        s.message(signal={"number": 15, "scope": self.t.SIGNAL_SCOPE_MAIN})
         self.exited(s.rest()[2], 5)
 
     def test_sigkill_to_the_tree(self):
         s = self.stream("echo ready\n" + STUBBORN)
         s.started()
         s.read(b"ready\n")
-        s.send(signal={"number": 9, "scope": self.t.SIGNAL_SCOPE_TREE})
+        s.message(signal={"number": 9, "scope": self.t.SIGNAL_SCOPE_TREE})
         verdict = s.rest()[2]
         self.assertEqual((verdict.status, verdict.signal), (self.t.VERDICT_STATUS_COMPLETED, 9))
         self.all_is_quiet()
@@ -136,12 +131,12 @@ class Streams(Case):
                             ("request", {"start": {}})):
             s = self.stream(["sleep", "60"])
             s.started()
-            s.send(**send)
+            s.message(**send)
             self.invalid(lambda c=s.call: c, field)
         self.all_is_quiet()
         s = self.stream(["cat"])
         s.started()
-        s.send(close_stdin={})
+        s.message(close_stdin={})
         s.stdin(b"late")
         try:
             list(s.call)  # it may have ended before the late bytes came

@@ -87,17 +87,17 @@ class Terminals(Case):
         s.started()
         s.read(b"ready")
         for size in ((10, 20), (65535, 65535), (1, 1)):
-            s.send(resize={"rows": size[0], "columns": size[1]})
+            s.message(resize={"rows": size[0], "columns": size[1]})
             s.read(b"%d %d\r\n" % size)
-        s.send(resize={})
+        s.message(resize={})
         s.read(b"24 80\r\n")
-        s.send(resize={"rows": -1})
+        s.message(resize={"rows": -1})
         self.invalid(lambda: list(s.call), "resize")
         self.all_is_quiet()
 
     def test_a_size_that_comes_before_it_runs(self):
         s = self.terminal("stty size; sleep 0.2; stty size")
-        s.send(resize={"rows": 7, "columns": 8})  # the session is only being made
+        s.message(resize={"rows": 7, "columns": 8})  # the session is only being made
         s.started()
         self.assertTrue(s.rest()[0].endswith(b"7 8\r\n"))
 
@@ -107,8 +107,8 @@ class Terminals(Case):
         s.started()
         s.read(b"ready")
         for i in range(20000):
-            s.send(resize={"rows": 1 + i % 1000, "columns": 1 + i % 999})
-        s.send(resize={"rows": 5, "columns": 6})
+            s.message(resize={"rows": 1 + i % 1000, "columns": 1 + i % 999})
+        s.message(resize={"rows": 5, "columns": 6})
         s.stdin(b"x")
         self.completes(self.client.run("touch end", self.sid))  # others are served meanwhile
         out, _, verdict = s.rest()
@@ -118,11 +118,11 @@ class Terminals(Case):
     def test_resize_without_a_terminal_is_refused(self):
         s = Stream(self, ["cat"])
         s.started()
-        s.send(resize={"rows": 1, "columns": 1})
+        s.message(resize={"rows": 1, "columns": 1})
         self.invalid(lambda: list(s.call), "resize")
 
     def test_the_end_of_stdin_is_typed(self):
-        for how in (lambda s: s.send(close_stdin={}), Stream.half_close):
+        for how in (lambda s: s.message(close_stdin={}), Stream.half_close):
             s = self.terminal(["sh", "-c", "cat; echo end"])
             s.started()
             s.stdin(b"x\n")
