@@ -391,7 +391,7 @@ static void stop(box_agent *a, box_managed *m, uint64_t grace_ns)
         m->kill_at = at;
 }
 
-static void forget(box_agent *a, box_managed *m)
+void box_managed_forget(box_agent *a, box_managed *m)
 {
     box_limits_done(a->config, &m->limits);
     box_processes_remove(&a->processes, m);
@@ -416,7 +416,7 @@ int box_managed_order(box_agent *a, const box_agent_packet *p)
     case BOX_AGENT_FORGET:
         if (m->report.state != BOX_MANAGED_EXITED)
             return -1;
-        forget(a, m);
+        box_managed_forget(a, m);
         return 0;
     case BOX_AGENT_CLOSE_STDIN:
         box_managed_end_stdin(m);
@@ -438,78 +438,4 @@ bool box_managed_signal(box_agent *a, uint64_t id, const box_agent_signal *signa
     else if (m != NULL && m->run != NULL)
         box_life_signal_command(a, m->run, signal);
     return m != NULL;
-}
-
-/* --- telling boxd ----------------------------------------------------------------------------- */
-
-static bool is_told(const box_managed *m)
-{
-    return !m->never_ran || m->report.state == BOX_MANAGED_FAILED;
-}
-
-uint32_t box_managed_told(const box_agent *a)
-{
-    uint32_t n = 0;
-    for (box_managed *m = NULL; (m = box_processes_after(&a->processes, m)) != NULL;)
-        n += is_told(m);
-    return n;
-}
-
-void box_managed_greet(box_agent *a)
-{
-    for (box_managed *m = NULL; (m = box_processes_after(&a->processes, m)) != NULL;) {
-        m->introduce_due = m->report_due = true;
-        m->stdin_due = m->in >= 0 && m->began;
-        m->watched = m->grew_due = false;
-    }
-}
-
-static bool introduce(box_agent *a, box_managed *m)
-{
-    int fds[3] = {m->text_fd, m->journals[0].fd, m->journals[1].fd};
-    if (!box_channel_send(a, BOX_AGENT_INTRODUCED, m->id, &m->conf, fds,
-                          box_agent_introduced_fds(&m->conf)))
-        return false;
-    m->introduce_due = false;
-    return true;
-}
-
-static bool report(box_agent *a, box_managed *m)
-{
-    box_agent_managed r = m->report;
-    bool comes = m->stdin_due && m->in >= 0;
-    r.flags |= (comes ? (uint32_t)BOX_MANAGED_STDIN_COMES : 0) |
-               (m->stdin_over ? (uint32_t)BOX_MANAGED_STDIN_CLOSED : 0);
-    if (!box_channel_send(a, BOX_AGENT_MANAGED, m->id, &r, &m->in, comes ? 1 : 0))
-        return false;
-    m->report_due = m->stdin_due = false;
-    return true;
-}
-
-static bool tell_one(box_agent *a, box_managed *m)
-{
-    bool failed = m->report.state == BOX_MANAGED_FAILED;
-    if (!is_told(m))
-        return true; /* boxd waits for how its start goes */
-    if (m->introduce_due && !failed && !introduce(a, m))
-        return false;
-    if (m->report_due && !report(a, m))
-        return false;
-    box_agent_ends ends = {{m->journals[0].end, m->journals[1].end}};
-    if (m->grew_due && !box_channel_send(a, BOX_AGENT_GREW, m->id, &ends, NULL, 0))
-        return false;
-    m->grew_due = false;
-    if (failed)
-        forget(a, m);
-    return true;
-}
-
-void box_managed_flush(box_agent *a)
-{
-    box_managed *next;
-    for (box_managed *m = box_processes_after(&a->processes, NULL); m != NULL; m = next) {
-        next = box_processes_after(&a->processes, m);
-        if (!tell_one(a, m))
-            return;
-    }
 }

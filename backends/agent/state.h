@@ -128,7 +128,7 @@ void box_end_report(box_agent *a, box_command *c);
 /* Looks at the kept directories. */
 void box_end_sweep(box_agent *a);
 
-/* --- managed.c: processes that are kept alive; managed_io.c: their bytes; managed_ready.c -------
+/* --- managed.c: processes that are kept alive; managed_told.c, managed_io.c, managed_ready.c ----
  */
 
 /* MANAGE, checked. Takes the descriptors. -1: boxd breaks the protocol. */
@@ -140,6 +140,9 @@ bool box_managed_signal(box_agent *a, uint64_t id, const box_agent_signal *signa
 /* What became of its commands, and what is due at a->now. */
 void box_managed_tick(box_agent *a);
 box_time box_managed_next(box_agent *a);
+/* With its limits: nothing runs, and boxd knows. */
+void box_managed_forget(box_agent *a, box_managed *m);
+
 /* How many a new boxd will hear of at once. */
 uint32_t box_managed_told(const box_agent *a);
 /* A new boxd is to hear of all. */
