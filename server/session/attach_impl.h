@@ -68,7 +68,18 @@ void box_attach_unref(box_attach *a);
 box_attach *box_attach_ref(box_attach *a);
 void box_attach_noted(void *note); /* posted to the call's loop */
 
-/* Posted to the home loop, each with a reference. */
+/* --- attach_input.c --------------------------------------------------------------------------- */
+
+/* Nothing waits to be written. */
+void box_attach_input_begin(box_attach *a);
+/* A new run's (taken), or -1: the end of one. What was for another run is dropped; what came before
+ * any is kept. */
+void box_attach_take_stdin(box_attach *a, int *fd);
+/* It is another caller's now. */
+void box_attach_lose_stdin(box_attach *a);
+
+/* --- attach_home.c: posted to the home loop, each with a reference ---------------------------- */
+
 void box_attach_arrives(void *attach);
 void box_attach_wants(void *attach);
 void box_attach_leaves(void *attach);
