@@ -525,12 +525,9 @@ static void what_is_not_built_is_refused_by_name(void **state)
 
 int main(int argc, char **argv)
 {
-    if (geteuid() != 0) {
-        (void)fputs("skipped: needs root\n", stderr);
-        return 77;
-    }
-    if (argc > 1 && !test_wardens_are(argv[1]))
-        return 2;
+    int code = test_wardens_begin(argc, argv);
+    if (code != 0)
+        return code;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_command_sees_only_its_own_system),
         cmocka_unit_test(a_command_has_no_privilege_and_no_stray_descriptor),

@@ -203,14 +203,11 @@ static void what_is_made_again_can_be_destroyed_meanwhile(void **state)
 
 int main(int argc, char **argv)
 {
-    if (geteuid() != 0) {
-        (void)fputs("skipped: needs root\n", stderr);
-        return 77;
-    }
+    int code = test_wardens_begin(argc, argv);
+    if (code != 0)
+        return code;
     if (prctl(PR_SET_CHILD_SUBREAPER, 1) < 0 || signal(SIGCHLD, SIG_DFL) == SIG_ERR)
         return 1;
-    if (argc > 1 && !test_wardens_are(argv[1]))
-        return 2;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(creates_do_not_see_that_what_was_prepared_is_killed),
         cmocka_unit_test(what_is_made_again_can_be_destroyed_meanwhile),

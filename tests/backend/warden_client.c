@@ -39,7 +39,7 @@ enum { USER_ONE = 61241, USER_IDS = 61242, FIRST_ID = 1900000000 };
 static const char *the_kind = "root";
 static uid_t the_user;
 
-bool test_wardens_are(const char *kind)
+static bool set_kind(const char *kind)
 {
     static const char *const kinds[] = {"root", "one-id", "ids"};
     static const uid_t users[] = {0, USER_ONE, USER_IDS};
@@ -48,13 +48,24 @@ bool test_wardens_are(const char *kind)
             continue;
         the_kind = kinds[i];
         the_user = users[i];
-        if (the_user == USER_IDS && access("/usr/bin/newuidmap", X_OK) < 0) {
-            (void)fputs("skipped: package uidmap is not installed\n", stderr);
-            exit(77);
-        }
         return true;
     }
     return false;
+}
+
+int test_wardens_begin(int argc, char **argv)
+{
+    if (geteuid() != 0) {
+        (void)fputs("skipped: needs root\n", stderr);
+        return 77;
+    }
+    if (argc > 1 && !set_kind(argv[1]))
+        return 2;
+    if (the_user == USER_IDS && access("/usr/bin/newuidmap", X_OK) < 0) {
+        (void)fputs("skipped: package uidmap is not installed\n", stderr);
+        return 77;
+    }
+    return 0;
 }
 
 const char *test_wardens_kind(void)

@@ -19,10 +19,10 @@ typedef struct test_warden {
     bool enclosed;     /* ... as the root of a cgroup namespace, on a host with cgroup2 alone */
 } test_warden;
 
-/* What wardens of this program are from now on: "root", or "one-id" or "ids": an ordinary user's,
- * without or with ids to give to sandboxes. False: no such kind; exits with 77 where newuidmap is
- * missing. */
-bool test_wardens_are(const char *kind);
+/* For main. argv[1]: what wardens of this program are, "root", or "one-id" or "ids": an ordinary
+ * user's, without or with ids to give to sandboxes. 0, or what to exit with: 77 without root or
+ * newuidmap, after saying so. */
+int test_wardens_begin(int argc, char **argv);
 /* "root" ... */
 const char *test_wardens_kind(void);
 

@@ -169,14 +169,11 @@ static void what_was_prepared_is_removed_when_it_cannot_be_read_at_first(void **
 
 int main(int argc, char **argv)
 {
-    if (geteuid() != 0) {
-        (void)fputs("skipped: needs root\n", stderr);
-        return 77;
-    }
+    int code = test_wardens_begin(argc, argv);
+    if (code != 0)
+        return code;
     if (prctl(PR_SET_CHILD_SUBREAPER, 1) < 0 || signal(SIGCHLD, SIG_DFL) == SIG_ERR)
         return 1;
-    if (argc > 1 && !test_wardens_are(argv[1]))
-        return 2;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(out_of_descriptors_it_waits_instead_of_spinning),
         cmocka_unit_test(what_a_helper_made_is_removed_when_it_cannot_be_read_at_first),

@@ -838,15 +838,12 @@ static void another_user_is_refused(void **state)
 
 int main(int argc, char **argv)
 {
-    if (geteuid() != 0) {
-        (void)fputs("skipped: needs root\n", stderr);
-        return 77;
-    }
+    int code = test_wardens_begin(argc, argv);
+    if (code != 0)
+        return code;
     /* Sandboxes of a killed warden come to us; else this machine's init would reap them late. */
     if (prctl(PR_SET_CHILD_SUBREAPER, 1) < 0 || signal(SIGCHLD, SIG_DFL) == SIG_ERR)
         return 1;
-    if (argc > 1 && !test_wardens_are(argv[1]))
-        return 2;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(nothing_is_left_after_destroy),
         cmocka_unit_test(a_hundred_come_and_go),
