@@ -254,7 +254,8 @@ static int flush(box_conn *conn, box_error *err)
     return box_conn_watch(conn, more ? EPOLLIN | EPOLLOUT : EPOLLIN, err);
 }
 
-void box_conn_flush(box_conn *conn)
+/* Sends what can be sent now, asks epoll for the rest. May free it. */
+static void send_or_end(box_conn *conn)
 {
     box_error err;
     if (flush(conn, &err) < 0)
@@ -360,7 +361,7 @@ void box_conns_flush(box_channel *c)
     for (box_list *at = c->conns.next; at != &c->conns;) {
         box_conn *conn = BOX_CONTAINER(at, box_conn, link);
         at = at->next; /* freeing one leaves the others where they are */
-        box_conn_flush(conn);
+        send_or_end(conn);
     }
 }
 

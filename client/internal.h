@@ -313,8 +313,6 @@ void box_conn_use(box_conn *conn);
 /* The connection's calls end UNAVAILABLE with why. */
 void box_conn_free(box_conn *conn, const box_error *why);
 box_h2 *box_conn_h2(box_conn *conn);
-/* Sends what can be sent now, asks epoll for the rest. May free it. */
-void box_conn_flush(box_conn *conn);
 /* The connection with that number that has something to read or write, if it is still there. */
 void box_conns_ready(box_channel *c, uint64_t id, uint32_t events);
 void box_conns_flush(box_channel *c);

@@ -144,7 +144,7 @@ size_t box_agent_introduced_fds(const box_agent_manage *m)
     return (m->flags & BOX_MANAGE_TERMINAL) != 0 ? 2 : 3;
 }
 
-size_t box_agent_managed_fds(const box_agent_managed *m)
+static size_t managed_fds(const box_agent_managed *m)
 {
     return (m->flags & BOX_MANAGED_STDIN_COMES) != 0 ? 1 : 0;
 }
@@ -159,7 +159,7 @@ static size_t fds_of(const box_agent_packet *p)
     case BOX_AGENT_INTRODUCED:
         return box_agent_introduced_fds(&p->body.manage);
     case BOX_AGENT_MANAGED:
-        return box_agent_managed_fds(&p->body.managed);
+        return managed_fds(&p->body.managed);
     case BOX_AGENT_FILES:
         return 1;
     case BOX_AGENT_CONNECTED:

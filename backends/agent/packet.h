@@ -63,11 +63,10 @@ int box_agent_send(int socket, box_agent_type type, uint64_t id, const void *bod
 /* The same with descriptors, which stay the caller's. */
 int box_agent_send_with(int socket, box_agent_type type, uint64_t id, const void *body,
                         const int *fds, size_t n_fds, box_error *err) BOX_MUST_USE;
-/* How many descriptors STARTED, MANAGE, INTRODUCED and MANAGED bring. */
+/* How many descriptors STARTED, MANAGE and INTRODUCED bring. */
 size_t box_agent_started_fds(const box_agent_started *s);
 size_t box_agent_manage_fds(const box_agent_manage *m);
 size_t box_agent_introduced_fds(const box_agent_manage *m);
-size_t box_agent_managed_fds(const box_agent_managed *m);
 
 /* A START to be built. Texts are borrowed for the call. */
 typedef struct box_agent_command {

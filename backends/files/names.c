@@ -38,7 +38,8 @@ static int byte_at(const box_name *n, size_t i)
     return i == n->len && n->slash ? '/' : -1;
 }
 
-int box_name_compare(const box_name *a, const box_name *b)
+/* As the texts order, byte by byte. */
+static int compare(const box_name *a, const box_name *b)
 {
     size_t shared = a->len < b->len ? a->len : b->len;
     int rc = memcmp(a->text, b->text, shared);
@@ -94,7 +95,7 @@ static void sift_down(box_names *n, size_t i, size_t count)
     for (;;) {
         size_t big = i;
         for (size_t child = 2 * i + 1; child <= 2 * i + 2 && child < count; child++) {
-            if (box_name_compare(n->list[child], n->list[big]) > 0)
+            if (compare(n->list[child], n->list[big]) > 0)
                 big = child;
         }
         if (big == i)
@@ -118,7 +119,7 @@ static void push(box_names *n, box_name *name)
     size_t i = n->count++;
     n->list[i] = name;
     n->bytes += cost(name);
-    while (i > 0 && box_name_compare(n->list[(i - 1) / 2], n->list[i]) < 0) {
+    while (i > 0 && compare(n->list[(i - 1) / 2], n->list[i]) < 0) {
         swap(n, i, (i - 1) / 2);
         i = (i - 1) / 2;
     }
@@ -139,11 +140,11 @@ static void consider(box_names *n, const char *text, uint8_t type, bool slash)
     bool full = n->count > 0 && n->bytes + PER_NAME + len > n->max_bytes;
     BOX_AUTO(box_freep)
     box_name *name = box_name_new(text, len, type, slash);
-    if (n->after != NULL && box_name_compare(name, n->after) <= 0)
+    if (n->after != NULL && compare(name, n->after) <= 0)
         return;
     if (full) {
         n->more = true;
-        if (box_name_compare(name, n->list[0]) >= 0)
+        if (compare(name, n->list[0]) >= 0)
             return;
     }
     push(n, box_take(name));
@@ -178,7 +179,7 @@ static void consider_all(box_names *n, const uint8_t *data, size_t len)
 
 static int sort_order(const void *a, const void *b)
 {
-    return box_name_compare(*(box_name *const *)a, *(box_name *const *)b);
+    return compare(*(box_name *const *)a, *(box_name *const *)b);
 }
 
 static int read_piece(box_files_worker *w, box_names *n, box_error *err)

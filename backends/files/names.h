@@ -33,7 +33,5 @@ void box_names_done(box_names *n);
 int box_names_next(box_files_worker *w, box_names *n, const box_name **out, box_error *err)
     BOX_MUST_USE;
 
-/* <0, 0, >0 as the texts order, byte by byte. */
-int box_name_compare(const box_name *a, const box_name *b);
 /* Owned by the caller (free). */
 box_name *box_name_new(const char *text, size_t len, uint8_t type, bool slash);

@@ -86,9 +86,3 @@ int box_child_await_exec(const box_child *c, box_error *err)
     return n == 1 ? box_fail(err, BOX_INTERNAL, "the sandbox's first process goes on and on")
                   : (int)n;
 }
-
-void box_child_done(box_child *c)
-{
-    box_closep(&c->pidfd);
-    box_closep(&c->socket);
-}

@@ -4,7 +4,8 @@
 #include "backend.h"
 #include "namespace/first.h"
 
-/* Neither killed nor reaped by box_child_done: who started it knows what is to become of it. */
+/* Neither killed nor reaped here: who started it knows what is to become of it. The descriptors
+ * close with the helper that has it. */
 typedef struct box_child {
     pid_t pid;
     int pidfd;
@@ -16,7 +17,7 @@ typedef struct box_child {
 enum { BOX_CHILD_ENDING_MS = 1000 };
 
 /* It is born as birth.h says. It waits for box_child_go, and ends when the caller ends first.
- * plan->helper is made for it. The descriptors of *out must be -1; it is to be done in any case. */
+ * plan->helper is made for it. The descriptors of *out must be -1. */
 int box_child_start(box_first_plan *plan, const box_sandbox_record *record, uint32_t uid_base,
                     box_child *out, box_error *err) BOX_MUST_USE;
 /* Twice: the id maps are written; limits are set. */
@@ -29,7 +30,6 @@ int box_child_order(box_child *c, const box_first_order *order, int listen, int 
                     int workspace, box_error *err) BOX_MUST_USE;
 /* Likewise until the agent runs: its exec closed the socket, or it was killed. */
 int box_child_await_exec(const box_child *c, box_error *err) BOX_MUST_USE;
-void box_child_done(box_child *c);
 /* Fails with SESSION_BROKEN: it was killed. */
 int box_child_ended(box_error *err);
 /* Something failed, as *err says; if it was because the child has ended, that is why: it said so,

@@ -261,7 +261,7 @@ void box_template_close(box_template *t)
     free(t);
 }
 
-void box_template_closep(box_template **t)
+static void closep(box_template **t)
 {
     box_template_close(*t);
 }
@@ -288,7 +288,7 @@ int box_template_receive(int socket, int (*receive_fd)(int socket, int *out, box
     ssize_t n = box_fd_receive(socket, &sent, sizeof sent, &root, &n_fds, err);
     if (n < 0)
         return -1;
-    BOX_AUTO(box_template_closep) box_template *t = box_alloc(sizeof *t);
+    BOX_AUTO(closep) box_template *t = box_alloc(sizeof *t);
     t->root = n_fds == 1 ? root : -1;
     if (n != (ssize_t)sizeof sent || n_fds != 1 || sent.n_trees > BOX_TEMPLATE_MAX_TREES ||
         sent.n_links > BOX_TEMPLATE_MAX_TREES)

@@ -13,7 +13,6 @@ enum { BOX_TEMPLATE_MAX_TREES = 12 };
  * it shows on the host, and it goes with the last process of the namespace). */
 int box_template_open(const char *dir, box_template **out, box_error *err) BOX_MUST_USE;
 void box_template_close(box_template *t);
-void box_template_closep(box_template **t);
 
 /* From the process that made one to another, over a socket: one message, then one with each
  * descriptor, which `receive_fd` takes. */

@@ -23,8 +23,6 @@ void box_mcp_note(const box_mcp *m, const char *fmt, ...) BOX_PRINTF(2, 3);
 void box_mcp_free_message(void *message);
 /* What is left of the deadline as a message's field; points into *out. */
 Google__Protobuf__Duration *box_mcp_left(const box_mcp *m, Google__Protobuf__Duration *out);
-/* Hexadecimal SHA-256 of a list of texts, NULs between them. */
-void box_mcp_hash(const char *const *texts, size_t n, char out[BOX_STAGE_HASH_TEXT]);
 
 /* The steps, in order. */
 int box_mcp_session(box_mcp *m, box_error *err) BOX_MUST_USE;     /* workspace */

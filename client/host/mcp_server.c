@@ -52,7 +52,8 @@ Google__Protobuf__Duration *box_mcp_left(const box_mcp *m, Google__Protobuf__Dur
     return out;
 }
 
-void box_mcp_hash(const char *const *texts, size_t n, char out[BOX_STAGE_HASH_TEXT])
+/* Hexadecimal SHA-256 of a list of texts, NULs between them. */
+static void hash_texts(const char *const *texts, size_t n, char out[BOX_STAGE_HASH_TEXT])
 {
     uint8_t hash[32] = {0};
     size_t len = 0;
@@ -115,7 +116,7 @@ static int name_process(box_mcp *m, box_error *err)
         (void)snprintf(m->out.process_id, sizeof m->out.process_id, "%s", server->process_id);
         return 0;
     }
-    box_mcp_hash(server->argv, server->argc, hash);
+    hash_texts(server->argv, server->argc, hash);
     const char *name = last_name(m->stage != NULL ? box_stage_root(m->stage) : server->argv[0]);
     (void)snprintf(m->out.process_id, sizeof m->out.process_id, "%.48s-%.*s", name, NAME_DIGITS,
                    hash);

@@ -6,7 +6,7 @@
 /* WINDOW_UPDATEs a frame of ours may be answered with: of stream and connection, and some room. */
 enum { UPDATES_EACH = 4 };
 
-void box_h2_guard_end(box_h2 *h, const char *text)
+static void end_connection(box_h2 *h, const char *text)
 {
     if (h->is_broken)
         return;
@@ -32,7 +32,7 @@ void box_h2_guard_reset(box_h2 *h, unsigned weight)
 {
     if (h->config.server &&
         !take(h, &h->guard.resets, weight, BOX_STREAM_RESET_BURST, BOX_STREAM_RESET_RATE))
-        box_h2_guard_end(h, "too_many_resets");
+        end_connection(h, "too_many_resets");
 }
 
 /* DATA too short for a message's prefix carries nothing a sane peer would send often, nor does
@@ -60,7 +60,7 @@ void box_h2_guard_frame(box_h2 *h, const nghttp2_frame_hd *hd)
 {
     if (h->config.server && is_idle_frame(h, hd) &&
         !take(h, &h->guard.idle_frames, 1, BOX_IDLE_FRAME_BURST, BOX_IDLE_FRAME_RATE))
-        box_h2_guard_end(h, "too_many_idle_frames");
+        end_connection(h, "too_many_idle_frames");
 }
 
 void box_h2_guard_block(box_h2 *h)
@@ -78,7 +78,7 @@ bool box_h2_guard_field(box_h2 *h, size_t bytes)
         return true;
     box_h2_guard_reset(h, (unsigned)(after - before) * BOX_LARGE_HEADER_WEIGHT);
     if (h->guard.block_bytes > BOX_HEADER_BOMB_BYTES)
-        box_h2_guard_end(h, "headers_too_large");
+        end_connection(h, "headers_too_large");
     return !h->is_broken;
 }
 
@@ -98,7 +98,7 @@ void box_h2_guard_ping(box_h2 *h)
         interval = BOX_PING_IDLE_SECONDS * BOX_SECOND;
     if (g->pinged && g->now < box_time_add(g->ping_at, interval) &&
         ++g->ping_strikes > BOX_PING_STRIKES)
-        box_h2_guard_end(h, "too_many_pings");
+        end_connection(h, "too_many_pings");
     g->pinged = true;
     g->ping_at = g->now;
 }
@@ -116,7 +116,7 @@ void box_h2_guard_queue(box_h2 *h)
 {
     if (h->config.server &&
         nghttp2_session_get_outbound_queue_size(h->session) > BOX_MAX_QUEUED_FRAMES)
-        box_h2_guard_end(h, "too_much_unread");
+        end_connection(h, "too_much_unread");
 }
 
 box_time box_h2_heard_at(const box_h2_stream *s)

@@ -228,8 +228,6 @@ void box_h2_stream_plain(box_h2_stream *s, int status, const void *text, size_t 
 /* out was read until empty: trailers follow. */
 void box_h2_stream_send_tail(box_h2_stream *s);
 void box_h2_stream_queue_work(box_h2_stream *s);
-/* Client: it does not count against the server's limit any more. */
-void box_h2_stream_uncount(box_h2_stream *s);
 /* nghttp2 closed it with that code. Frees s, or leaves it until its held messages were taken. */
 void box_h2_stream_gone(box_h2_stream *s, uint32_t code);
 
@@ -261,7 +259,6 @@ void box_h2_status_from_http(int http_status, const char *content_type, box_erro
 void box_h2_status_from_reset(uint32_t code, box_error *out);
 
 /* h2_guard.c: all harmless on a client. Each may end the connection (h->is_broken). */
-void box_h2_guard_end(box_h2 *h, const char *text);
 /* A stream was reset, by the peer or because of what it sent. */
 void box_h2_guard_reset(box_h2 *h, unsigned weight);
 void box_h2_guard_frame(box_h2 *h, const nghttp2_frame_hd *hd);

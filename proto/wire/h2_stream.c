@@ -34,7 +34,8 @@ static void stream_free(box_h2_stream *s)
     free(s);
 }
 
-void box_h2_stream_uncount(box_h2_stream *s)
+/* Client: it does not count against the server's limit any more. */
+static void uncount(box_h2_stream *s)
 {
     s->h->n_running -= s->counts;
     s->counts = false;
@@ -44,7 +45,7 @@ void box_h2_stream_release(box_h2_stream *s)
 {
     if (!s->released) {
         s->released = true;
-        box_h2_stream_uncount(s);
+        uncount(s);
         s->reads = false;
         box_list_remove(&s->link);
         box_list_remove(&s->work);
@@ -96,7 +97,7 @@ void box_h2_stream_queue_work(box_h2_stream *s)
 void box_h2_stream_gone(box_h2_stream *s, uint32_t code)
 {
     s->gone = true;
-    box_h2_stream_uncount(s);
+    uncount(s);
     box_error why = {0};
     if (s->h->config.server) {
         if (s->status != NULL)

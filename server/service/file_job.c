@@ -12,7 +12,7 @@ box_file_job *box_file_job_new(box_call *call, box_file_answer *answer)
     return job;
 }
 
-void box_file_job_free(box_file_job *job)
+static void job_free(box_file_job *job)
 {
     if (job == NULL)
         return;
@@ -32,7 +32,7 @@ void box_file_job_free(box_file_job *job)
 
 void box_file_job_freep(box_file_job **job)
 {
-    box_file_job_free(*job);
+    job_free(*job);
     *job = NULL;
 }
 
@@ -105,7 +105,7 @@ static void on_end(box_call *call, void *arg, const box_error *why)
 {
     (void)call;
     (void)why;
-    box_file_job_free(arg);
+    job_free(arg);
 }
 
 int box_file_job_run(box_file_job **job, const char *session_id, box_file_request *request,

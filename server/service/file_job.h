@@ -37,7 +37,6 @@ struct box_file_job {
 
 /* An empty one for the call; taken by box_file_job_run. */
 box_file_job *box_file_job_new(box_call *call, box_file_answer *answer);
-void box_file_job_free(box_file_job *job);
 void box_file_job_freep(box_file_job **job);
 /* Starts it; -1 with *err: nothing was made. *job is taken. tenant and session of the request are
  * filled in. */

@@ -79,7 +79,6 @@ struct box_file_call {
 
 box_file_call *box_file_call_ref(box_file_call *c);
 void box_file_call_unref(box_file_call *c);
-box_file_worker *box_file_worker_ref(box_file_worker *w);
 void box_file_worker_unref(box_file_worker *w);
 
 /* --- files.c: workers ------------------------------------------------------------------------- */

@@ -12,12 +12,6 @@
 
 /* --- references ------------------------------------------------------------------------------- */
 
-box_file_worker *box_file_worker_ref(box_file_worker *w)
-{
-    atomic_fetch_add_explicit(&w->refs, 1, memory_order_relaxed);
-    return w;
-}
-
 void box_file_worker_unref(box_file_worker *w)
 {
     if (w == NULL || atomic_fetch_sub_explicit(&w->refs, 1, memory_order_acq_rel) != 1)

@@ -54,9 +54,7 @@ static void was_reset(box_forward *f)
 {
     box_error err;
     (void)box_fail(&err, BOX_RUNTIME_UNAVAILABLE,
-                   "the program at port %u inside reset the "
-                   "connection",
-                   f->port); /* always -1 */
+                   "the program at port %u inside reset the connection", f->port); /* always -1 */
     box_error_add(&err, "cause", "reset");
     box_error_add_int(&err, "port", f->port);
     conclude(f, &err);

@@ -6,11 +6,6 @@
 
 /* --- a call's life ---------------------------------------------------------------------------- */
 
-void box_process_call_ref(box_process_call *c)
-{
-    atomic_fetch_add_explicit(&c->refs, 1, memory_order_relaxed);
-}
-
 void box_process_call_unref(box_process_call *c)
 {
     if (atomic_fetch_sub_explicit(&c->refs, 1, memory_order_acq_rel) != 1)

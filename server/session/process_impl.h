@@ -130,7 +130,6 @@ struct box_process_call {
     bool dropped;
 };
 
-void box_process_call_ref(box_process_call *c);
 void box_process_call_unref(box_process_call *c);
 void box_process_call_answered(void *call); /* posted to its loop, with a reference */
 void box_process_call_arrives(void *call);  /* posted to the home loop, with a reference */

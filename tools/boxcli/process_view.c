@@ -83,7 +83,7 @@ static void print_keys(const Box__V1__ManagedProcess *p)
     printf("\n");
 }
 
-void cli_process_print(const Box__V1__ManagedProcess *p)
+static void print(const Box__V1__ManagedProcess *p)
 {
     char at[32];
     printf("process   %s of %s\n", cli_clean(p->process_id), cli_clean(p->session_id));
@@ -113,7 +113,7 @@ int cli_process_show(const cli *c, const ProtobufCMessage *response,
     if (c->json)
         return cli_print_json(c, response);
     if (p != NULL)
-        cli_process_print(p);
+        print(p);
     return CLI_OK;
 }
 

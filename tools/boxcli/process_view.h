@@ -6,8 +6,6 @@
 
 void cli_process_heading(const cli *c);
 void cli_process_line(const Box__V1__ManagedProcess *p);
-/* All that matters of one. */
-void cli_process_print(const Box__V1__ManagedProcess *p);
 /* An answer: as JSON, or its process (NULL: nothing). An exit code. */
 int cli_process_show(const cli *c, const ProtobufCMessage *response,
                      const Box__V1__ManagedProcess *p);
