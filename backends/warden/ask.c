@@ -20,6 +20,14 @@ static int too_busy(const box_warden *w, box_error *err)
     return -1;
 }
 
+int box_warden_out_of_descriptors(const box_warden *w, box_error *err)
+{
+    (void)box_fail(err, BOX_BACKEND_UNAVAILABLE, "the warden is out of file descriptors");
+    box_error_add(err, "backend", w->ops->name);
+    err->retry_ms = 500;
+    return -1;
+}
+
 /* A descriptor that is no listening SEQPACKET socket is not for an agent. */
 static int check_listener(int fd, box_error *err)
 {

@@ -8,6 +8,7 @@
 
 #include "base/alloc.h"
 #include "base/fd.h"
+#include "base/fd_room.h"
 #include "base/limits.h"
 #include "base/log.h"
 #include "warden/internal.h"
@@ -139,17 +140,13 @@ static warden_conn *conn_by_instance(const box_warden *w, const box_uid *instanc
 
 /* --- sending ---------------------------------------------------------------------------------- */
 
-static warden_packet *packet_new(const void *data, size_t len, const int *fds, size_t n_fds)
+static warden_packet *packet_new(const void *data, size_t len, int *fds, size_t n_fds)
 {
     warden_packet *p = box_alloc(sizeof *p);
     memcpy(p->data, data, len);
     p->len = len;
-    for (size_t i = 0; i < n_fds; i++) {
-        p->fds[i] = dup(fds[i]);
-        if (p->fds[i] < 0 || fcntl(p->fds[i], F_SETFD, FD_CLOEXEC) < 0) {
-            packet_free(p);
-            return NULL;
-        }
+    while (p->n_fds < n_fds) {
+        p->fds[p->n_fds] = box_take_fd(&fds[p->n_fds]);
         p->n_fds++;
     }
     return p;
@@ -157,7 +154,7 @@ static warden_packet *packet_new(const void *data, size_t len, const int *fds, s
 
 /* Sends, or keeps it until boxd reads; a boxd that reads nothing is dropped. */
 static void conn_send(box_warden *w, warden_conn *c, box_warden_type type, uint64_t id,
-                      const void *body, size_t size, const int *fds, size_t n_fds)
+                      const void *body, size_t size, int *fds, size_t n_fds)
 {
     uint8_t packet[BOX_WARDEN_PACKET_BYTES];
     const box_warden_header header = {
@@ -172,13 +169,10 @@ static void conn_send(box_warden *w, warden_conn *c, box_warden_type type, uint6
             return;
         c->broken = err.sys_errno != EAGAIN && err.sys_errno != ETOOMANYREFS;
     }
-    warden_packet *kept = c->broken || c->n_unsent >= BOX_WARDEN_MAX_UNSENT
-                              ? NULL
-                              : packet_new(packet, header.size, fds, n_fds);
-    if (kept == NULL) {
-        c->broken = true;
+    c->broken = c->broken || c->n_unsent >= BOX_WARDEN_MAX_UNSENT;
+    if (c->broken)
         return;
-    }
+    warden_packet *kept = packet_new(packet, header.size, fds, n_fds);
     box_list_append(&c->unsent, &kept->link);
     c->n_unsent++;
     box_warden_watch_events(w, &c->watch, EPOLLIN | EPOLLOUT);
@@ -191,6 +185,10 @@ static void conn_flush(box_warden *w, warden_conn *c)
         box_error err;
         if (box_fd_send(c->watch.fd, p->data, p->len, p->fds, p->n_fds, &err) < 0) {
             c->broken = err.sys_errno != EAGAIN && err.sys_errno != ETOOMANYREFS;
+            if (err.sys_errno == ETOOMANYREFS) { /* it could be written to all the while */
+                box_warden_watch_events(w, &c->watch, EPOLLIN);
+                w->flush_at = box_time_add(box_now(), BOX_FLIGHT_RETRY_MS * BOX_MS);
+            }
             return;
         }
         box_list_remove(&p->link);
@@ -201,8 +199,20 @@ static void conn_flush(box_warden *w, warden_conn *c)
     box_warden_watch_events(w, &c->watch, EPOLLIN);
 }
 
+void box_warden_conns_flush_again(box_warden *w)
+{
+    if (w->flush_at == 0 || box_now() < w->flush_at)
+        return;
+    w->flush_at = 0;
+    for (box_list *at = w->conns.next; at != &w->conns; at = at->next) {
+        warden_conn *c = BOX_CONTAINER(at, warden_conn, link);
+        if (!c->broken && !box_list_empty(&c->unsent))
+            conn_flush(w, c);
+    }
+}
+
 void box_warden_conn_answer(box_warden *w, uint64_t serial, uint64_t id,
-                            const box_warden_answer *answer, const int *fds, size_t n_fds)
+                            const box_warden_answer *answer, int *fds, size_t n_fds)
 {
     warden_conn *c = conn_by_serial(w, serial);
     if (c != NULL)
@@ -265,8 +275,9 @@ static int greet(box_warden *w, warden_conn *c, const box_warden_hello *hello, b
     return 0;
 }
 
-/* -1 ends the connection: the packet broke the protocol, or the greeting was refused. */
-static int handle(box_warden *w, warden_conn *c, const void *packet, size_t len, int *fd,
+/* -1 ends the connection: the packet broke the protocol, or the greeting was refused. `lost`: it
+ * came with a descriptor that the warden could not have. */
+static int handle(box_warden *w, warden_conn *c, const void *packet, size_t len, int *fd, bool lost,
                   box_error *err)
 {
     box_warden_header header;
@@ -278,10 +289,11 @@ static int handle(box_warden *w, warden_conn *c, const void *packet, size_t len,
         memcpy(&hello, body, sizeof hello);
         return greet(w, c, &hello, err);
     }
-    if (!c->greeted || (*fd >= 0 && header.type != BOX_WARDEN_CREATE))
+    if (!c->greeted || ((*fd >= 0 || lost) && header.type != BOX_WARDEN_CREATE))
         return box_fail(err, BOX_PROTOCOL, "a request before HELLO, or a descriptor too many");
     box_error refused = {0};
-    if (box_warden_conn_ask(w, c, &header, body, fd, &refused) < 0)
+    if ((lost ? box_warden_out_of_descriptors(w, &refused)
+              : box_warden_conn_ask(w, c, &header, body, fd, &refused)) < 0)
         box_warden_conn_answer_error(w, c->serial, header.id, &refused);
     return 0;
 }
@@ -292,12 +304,14 @@ static bool read_one(box_warden *w, warden_conn *c)
     uint8_t packet[BOX_WARDEN_PACKET_BYTES];
     int fds[1] = {-1};
     size_t n_fds = 1;
+    bool lost;
     box_error err;
-    ssize_t n = box_fd_receive(c->watch.fd, packet, sizeof packet, fds, &n_fds, &err);
+    ssize_t n =
+        box_fd_receive_or_lose(c->watch.fd, packet, sizeof packet, fds, &n_fds, &lost, &err);
     if (n < 0 && err.sys_errno == EAGAIN)
         return false;
     BOX_AUTO(box_closep) int fd = n > 0 && n_fds > 0 ? fds[0] : -1;
-    if (n > 0 && handle(w, c, packet, (size_t)n, &fd, &err) == 0)
+    if (n > 0 && handle(w, c, packet, (size_t)n, &fd, lost, &err) == 0)
         return true;
     c->broken = true;
     if (n != 0)

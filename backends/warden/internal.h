@@ -179,6 +179,7 @@ struct box_warden {
     int last_static_fd;      /* descriptors above it belong to connections and jobs */
     warden_watch signals;
     warden_watch listener;
+    box_time flush_at; /* too many descriptors are in flight to send now; 0 = not so */
     bool accept_rests; /* out of descriptors: who wants to connect waits in the kernel's queue */
     box_list conns;
     size_t n_conns;
@@ -227,12 +228,15 @@ int box_warden_conn_add(box_warden *w, int fd, bool private, box_error *err) BOX
 void box_warden_conn_accept(box_warden *w, warden_watch *watch, uint32_t events);
 /* After a rest. */
 void box_warden_conns_accept_again(box_warden *w);
+/* When too many descriptors were in flight, and it is time. */
+void box_warden_conns_flush_again(box_warden *w);
 /* Closes connections that broke. */
 void box_warden_conns_tidy(box_warden *w);
 void box_warden_conn_free(box_warden *w, warden_conn *c);
-/* Nothing happens when that connection is gone. The descriptors stay the caller's. */
+/* Nothing happens when that connection is gone. Descriptors that wait with it for boxd to read are
+ * taken (-1); the others stay the caller's. */
 void box_warden_conn_answer(box_warden *w, uint64_t serial, uint64_t id,
-                            const box_warden_answer *answer, const int *fds, size_t n_fds);
+                            const box_warden_answer *answer, int *fds, size_t n_fds);
 void box_warden_conn_answer_error(box_warden *w, uint64_t serial, uint64_t id,
                                   const box_error *error);
 void box_warden_conn_exited(box_warden *w, const box_uid *instance,
@@ -246,6 +250,8 @@ uint64_t box_warden_conn_ready(box_warden *w, const box_uid *uid);
  * nothing happened and err is the answer. */
 int box_warden_conn_ask(box_warden *w, warden_conn *c, const box_warden_header *h, const void *body,
                         int *fd, box_error *err) BOX_MUST_USE;
+/* BACKEND_UNAVAILABLE, to be tried again: no more descriptors are to be had. Always -1. */
+int box_warden_out_of_descriptors(const box_warden *w, box_error *err);
 
 /* disk.c */
 void box_warden_disk_open(box_warden *w);

@@ -1,6 +1,7 @@
 /* The queue of operations, and the helper processes they run in. */
 #include <assert.h>
 #include <errno.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/epoll.h>
 #include <sys/pidfd.h>
@@ -11,6 +12,7 @@
 
 #include "base/alloc.h"
 #include "base/fd.h"
+#include "base/fd_room.h"
 #include "base/limits.h"
 #include "warden/internal.h"
 #include "warden/state.h"
@@ -217,8 +219,14 @@ int box_warden_helper_tell(const box_warden *w, warden_result *result, const box
     result->has_image = fds->image >= 0;
     if (result->has_image)
         packed[n++] = fds->image;
-    return box_fd_send(w->slots[WARDEN_SLOT_RESULT], result, sizeof *result, packed, n, &unsent) <
-           0;
+    /* The warden ends a helper that is late. */
+    while (box_fd_send(w->slots[WARDEN_SLOT_RESULT], result, sizeof *result, packed, n, &unsent) <
+           0) {
+        if (unsent.sys_errno != ETOOMANYREFS)
+            return 1;
+        (void)poll(NULL, 0, BOX_FLIGHT_RETRY_MS);
+    }
+    return 0;
 }
 
 BOX_NORETURN static void helper_main(box_warden *w, const warden_job *job, int socket, pid_t warden)
@@ -236,11 +244,26 @@ BOX_NORETURN static void helper_main(box_warden *w, const warden_job *job, int s
 
 /* --- in the warden ---------------------------------------------------------------------------- */
 
-/* What it said; or why it did not. */
-static void collect(warden_job *job, warden_result *result, int fds[RESULT_MAX_FDS], size_t *n_fds)
+/* Of the warden or of a helper. */
+static void blame_descriptors(const box_warden *w, box_error *err)
 {
+    if (err->reason != BOX_NONE && (err->sys_errno == EMFILE || err->sys_errno == ENFILE))
+        (void)box_warden_out_of_descriptors(w, err);
+}
+
+/* What it said; or why it did not. */
+static void collect(const box_warden *w, warden_job *job, warden_result *result,
+                    int fds[RESULT_MAX_FDS], size_t *n_fds)
+{
+    bool lost;
     box_error err;
-    ssize_t n = box_fd_receive(job->helper.fd, result, sizeof *result, fds, n_fds, &err);
+    ssize_t n =
+        box_fd_receive_or_lose(job->helper.fd, result, sizeof *result, fds, n_fds, &lost, &err);
+    if (n == (ssize_t)sizeof *result && lost) {
+        *result = new_result(job);
+        (void)box_warden_out_of_descriptors(w, &result->error);
+        return;
+    }
     if (n == (ssize_t)sizeof *result) {
         box_error_sanitize(&result->error);
         return;
@@ -261,7 +284,8 @@ static void helper_told(box_warden *w, warden_watch *watch, uint32_t events)
     warden_result result;
     int fds[RESULT_MAX_FDS];
     size_t n_fds = BOX_COUNT(fds);
-    collect(job, &result, fds, &n_fds);
+    collect(w, job, &result, fds, &n_fds);
+    blame_descriptors(w, &result.error);
     box_list_remove(&job->link);
     w->n_running--;
     w->n_destroying -= job->kind == JOB_DESTROY ? 1 : 0;
@@ -286,10 +310,12 @@ static int start_new(box_warden *w, warden_job *job, box_error *err)
     if (pid < 0)
         return box_fail_errno(err, "start a helper");
     job->pidfd = pidfd_open(pid, 0);
-    if (job->pidfd < 0 || box_warden_watch_add(w, &job->helper, ours, EPOLLIN, err) < 0) {
+    int rc = job->pidfd < 0 ? box_fail_errno(err, "watch a helper")
+                            : box_warden_watch_add(w, &job->helper, ours, EPOLLIN, err);
+    if (rc < 0) {
         (void)kill(pid, SIGKILL); /* ours and not reaped: the pid is still its own */
         (void)waitpid(pid, NULL, 0);
-        return box_fail(err, BOX_INTERNAL, "cannot watch a helper");
+        return -1;
     }
     (void)box_take_fd(&ours);
     return 0;
@@ -342,6 +368,7 @@ static void start_or_fail(box_warden *w, warden_job *job)
         return;
     }
     result.lost = true;
+    blame_descriptors(w, &result.error);
     box_warden_sandbox_job_done(w, job, &result, NULL, 0);
     box_warden_job_free(w, job);
 }

@@ -317,8 +317,7 @@ static void keep_pidfd(box_warden *w, warden_sandbox *s, const warden_result *r,
         retry_later(w, s);
 }
 
-static void created(box_warden *w, warden_job *job, const warden_result *r, const int *fds,
-                    size_t n_fds)
+static void created(box_warden *w, warden_job *job, const warden_result *r, int *fds, size_t n_fds)
 {
     warden_sandbox *s = job->sandbox;
     if (r->error.reason == BOX_NONE) {
@@ -369,8 +368,7 @@ static void adopted(box_warden *w, const warden_job *job, const warden_result *r
     box_warden_sandbox_end(w, s);
 }
 
-static void kept(box_warden *w, const warden_job *job, warden_result *r, const int *fds,
-                 size_t n_fds)
+static void kept(box_warden *w, const warden_job *job, warden_result *r, int *fds, size_t n_fds)
 {
     if (r->error.reason == BOX_SESSION_BROKEN) {
         const box_warden_answer dead = {.alive = BOX_DEAD};

@@ -16,6 +16,7 @@
 
 #include "base/alloc.h"
 #include "base/fd.h"
+#include "base/fd_room.h"
 #include "base/limits.h"
 #include "base/log.h"
 #include "warden/internal.h"
@@ -355,17 +356,19 @@ static int wait_and_handle(box_warden *w, box_error *err)
     struct epoll_event e;
     /* One at a time: no event of a batch can then name something an earlier one has freed. */
     int n = epoll_wait(w->epoll, &e, 1,
-                       w->rests          ? BOX_WARDEN_QUIET_MS
-                       : w->deferred     ? BOX_WARDEN_DYING_MS
-                       : w->fill_at != 0 ? BOX_DISK_FILL_MS
-                       : ticks           ? TICK_MS
-                                         : -1);
+                       w->rests           ? BOX_WARDEN_QUIET_MS
+                       : w->deferred      ? BOX_WARDEN_DYING_MS
+                       : w->flush_at != 0 ? BOX_FLIGHT_RETRY_MS
+                       : w->fill_at != 0  ? BOX_DISK_FILL_MS
+                       : ticks            ? TICK_MS
+                                          : -1);
     if (n < 0 && errno != EINTR)
         return box_fail_errno(err, "wait for events");
     if (n > 0) {
         warden_watch *watch = e.data.ptr;
         watch->ready(w, watch, e.events);
     }
+    box_warden_conns_flush_again(w);
     if (box_now() >= w->next_tick) {
         w->next_tick = box_time_add(box_now(), TICK_MS * BOX_MS);
         box_warden_sandboxes_retry(w);

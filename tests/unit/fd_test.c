@@ -5,11 +5,13 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 
 #include <cmocka.h>
 
+#include "base/fd_room.h"
 #include "temp_dir.h"
 
 typedef struct fixture {
@@ -195,6 +197,43 @@ static void a_message_that_does_not_fit_is_refused_with_all_closed(void **state)
         box_closep(&fds[i]);
 }
 
+static void a_message_whose_descriptors_find_no_room_is_told(void **state)
+{
+    fixture *f = *state;
+    box_error err = {0};
+    char text[4] = "";
+    size_t n = 1;
+    int got[1];
+    bool lost = false;
+    struct rlimit before;
+    int next = fcntl(f->fd, F_DUPFD_CLOEXEC, 0);
+    assert_int_equal(box_fd_send(f->pair[0], "abc", 3, &f->fd, 1, &err), 0);
+    assert_int_equal(box_fd_send(f->pair[0], "de", 2, &f->fd, 1, &err), 0);
+    assert_int_equal(close(next), 0);
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+    struct rlimit none = {.rlim_cur = (rlim_t)next, .rlim_max = before.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+    ssize_t len = box_fd_receive_or_lose(f->pair[1], text, sizeof text, got, &n, &lost, &err);
+    size_t one = 1;
+    char other[4];
+    ssize_t refused = box_fd_receive(f->pair[1], other, sizeof other, got, &one, &err);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+    assert_int_equal(len, 3);
+    assert_memory_equal(text, "abc", 3);
+    assert_true(lost);
+    assert_int_equal(n, 0);
+    assert_int_equal(refused, -1);
+    assert_int_equal(err.reason, BOX_PROTOCOL);
+    assert_false(is_open(next));
+    n = 1;
+    assert_int_equal(box_fd_send(f->pair[0], "fg", 2, &f->fd, 1, &err), 0);
+    assert_int_equal(box_fd_receive_or_lose(f->pair[1], text, sizeof text, got, &n, &lost, &err),
+                     2);
+    assert_false(lost);
+    assert_int_equal(n, 1);
+    box_closep(&got[0]);
+}
+
 static void an_empty_message_leaves_no_descriptor_open(void **state)
 {
     fixture *f = *state;
@@ -247,6 +286,7 @@ int main(void)
         WITH_FILES(nothing_to_receive_and_nobody_reading_are_eagain),
         WITH_FILES(the_peers_end_is_zero),
         WITH_FILES(a_message_that_does_not_fit_is_refused_with_all_closed),
+        WITH_FILES(a_message_whose_descriptors_find_no_room_is_told),
         WITH_FILES(an_empty_message_leaves_no_descriptor_open),
         cmocka_unit_test(a_memory_file_cannot_be_changed),
         WITH_FILES(a_descriptor_becomes_non_blocking),
