@@ -8,6 +8,7 @@
 
 #include "base/alloc.h"
 #include "base/fd.h"
+#include "base/fd_room.h"
 #include "base/list.h"
 
 /* A packet that waits: START, or anything the socket had no room for. */
@@ -28,6 +29,7 @@ struct box_agent {
     int fd;
     box_watch *watch;
     box_timer *timer; /* HELLO, then STARTED */
+    box_timer *again; /* too many descriptors are in flight to send now */
     uint64_t first_id;
     bool ready;
     uint32_t expect; /* processes of an earlier boxd that it has not told of yet */
@@ -151,8 +153,11 @@ static void flush(box_agent *a)
     for (packet *p; !a->lost && a->ready && (p = next_packet(a)) != NULL;) {
         if (box_fd_send(a->fd, box_buf_data(&p->bytes), box_buf_len(&p->bytes), p->fds, p->n_fds,
                         &err) < 0) {
-            waits = err.sys_errno == EAGAIN || err.sys_errno == ETOOMANYREFS;
-            if (!waits)
+            waits = err.sys_errno == EAGAIN;
+            if (err.sys_errno == ETOOMANYREFS)
+                box_timer_set(a->again,
+                              box_time_add(box_loop_now(a->loop), BOX_FLIGHT_RETRY_MS * BOX_MS));
+            else if (!waits)
                 lose(a, false, "its agent closed the channel");
             break;
         }
@@ -165,6 +170,13 @@ static void flush(box_agent *a)
     }
     if (!a->lost)
         watch_for(a, BOX_READABLE | (waits ? BOX_WRITABLE : 0));
+}
+
+static void on_again(void *arg)
+{
+    box_agent *a = arg;
+    if (!a->lost)
+        flush(a);
 }
 
 static void enqueue(box_agent *a, box_list *list, packet *p)
@@ -517,6 +529,7 @@ int box_agent_attach(box_loop *loop, int *fd, const box_agent_events *events, vo
     box_list_init(&a->queue);
     box_list_init(&a->starts);
     a->timer = box_timer_new(loop, on_timer, a);
+    a->again = box_timer_new(loop, on_again, a);
     a->later.fn = on_later;
     watch_for(a, BOX_READABLE);
     *out = a;
@@ -542,6 +555,7 @@ void box_agent_free(box_agent *a)
     box_later_cancel(&a->later);
     box_watch_free(a->watch);
     box_timer_free(a->timer);
+    box_timer_free(a->again);
     box_closep(&a->fd);
     free(a);
 }

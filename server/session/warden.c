@@ -7,6 +7,7 @@
 
 #include "base/alloc.h"
 #include "base/fd.h"
+#include "base/fd_room.h"
 #include "base/limits.h"
 #include "base/log.h"
 
@@ -154,12 +155,16 @@ void box_warden_flush(box_warden *w)
         box_warden_request_start_timer(r);
         progress = true;
     }
-    if (rc < 0 && err.sys_errno != EAGAIN && err.sys_errno != ETOOMANYREFS) {
+    bool full = rc < 0 && err.sys_errno == EAGAIN;
+    bool in_flight = rc < 0 && err.sys_errno == ETOOMANYREFS;
+    if (rc < 0 && !full && !in_flight) {
         go_down(w, "the connection to its warden broke");
         return;
     }
     be_patient(w, rc < 0, progress);
-    box_watch_set(w->watch, BOX_READABLE | (rc < 0 ? BOX_WRITABLE : 0));
+    if (in_flight)
+        box_timer_set(w->again, box_time_add(box_loop_now(w->loop), BOX_FLIGHT_RETRY_MS * BOX_MS));
+    box_watch_set(w->watch, BOX_READABLE | (full ? BOX_WRITABLE : 0));
 }
 
 /* --- packets ---------------------------------------------------------------------------------- */
@@ -370,10 +375,18 @@ static void on_retry(void *arg)
         box_warden_connect(w);
 }
 
+static void on_again(void *arg)
+{
+    box_warden *w = arg;
+    if (w->phase != BOX_WARDEN_DOWN)
+        box_warden_flush(w);
+}
+
 static void start(void *arg)
 {
     box_warden *w = arg;
     w->retry = box_timer_new(w->loop, on_retry, w);
+    w->again = box_timer_new(w->loop, on_again, w);
     box_warden_connect(w);
 }
 
@@ -432,6 +445,7 @@ void box_warden_free(box_warden *w)
     box_warden_groups_free(w);
     box_watch_free(w->watch);
     box_timer_free(w->retry);
+    box_timer_free(w->again);
     box_closep(&w->fd);
     box_closep(&w->given_fd);
     box_lock_done(&w->lock);

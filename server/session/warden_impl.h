@@ -31,6 +31,7 @@ struct box_warden {
     bool ended;   /* a given descriptor closed and there is no other, or box_warden_give_up */
     box_watch *watch;
     box_timer *retry;
+    box_timer *again; /* too many descriptors are in flight to send now */
     uint64_t retry_ms;
     box_time last_try;
     box_map *requests; /* by id: sent or waiting */
