@@ -135,6 +135,23 @@ static void without_calls_nobody_asks_unless_told_to(void **state)
     assert_int_equal(seconds(&f), 1020);
 }
 
+/* A PING that is answered early is followed by one that may be due before the answer was. */
+static void an_answered_ping_moves_the_next_look(void **state)
+{
+    (void)state;
+    BOX_AUTO(fixture_done)
+    fixture f = {0};
+    fixture_init(&f, true);
+    f.channel.keepalive_is_usual = false;
+    f.channel.keepalive_ns = 10 * BOX_SECOND;
+    f.conn.pinged_at = box_now();
+    f.conn.is_asked = true;
+    f.channel.soonest = box_conn_alive_by(&f.conn);
+    box_conn_heard(&f.conn);
+    assert_true(box_conn_alive_by(&f.conn) < f.conn.pinged_at + 20 * BOX_SECOND);
+    assert_true(f.channel.soonest <= box_conn_alive_by(&f.conn));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -144,6 +161,7 @@ int main(void)
         cmocka_unit_test(a_program_that_says_how_often_is_obeyed),
         cmocka_unit_test(a_server_that_complains_for_ever_is_asked_no_more),
         cmocka_unit_test(without_calls_nobody_asks_unless_told_to),
+        cmocka_unit_test(an_answered_ping_moves_the_next_look),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
