@@ -208,6 +208,7 @@ static bool send_out(box_file_call *c)
             return errno == EAGAIN || errno == EWOULDBLOCK;
         box_buf_consume(&c->out, (size_t)n);
         be_patient(c, false);
+        box_loop_expect(c->worker->loop); /* most answers take less than waking up does */
     }
     return true;
 }
