@@ -1,9 +1,13 @@
 #include "namespace/child.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/fd.h"
 #include "base/limits.h"
 #include "namespace/birth.h"
@@ -85,4 +89,27 @@ int box_child_await_exec(const box_child *c, box_error *err)
     ssize_t n = hear(c, err);
     return n == 1 ? box_fail(err, BOX_INTERNAL, "the sandbox's first process goes on and on")
                   : (int)n;
+}
+
+/* Its socket closes at its exec, and when it is killed, some time before it has ended. Only the
+ * exec changes its name. */
+bool box_child_runs(const box_child *c)
+{
+    enum { LOOK_NS = 50000 };
+    char path[32];
+    char before[16];
+    char now[32];
+    box_time deadline = box_time_add(box_now(), BOX_SANDBOX_SETUP_SECONDS * BOX_SECOND);
+    (void)snprintf(path, sizeof path, "/proc/%d/comm", (int)c->pid);
+    if (prctl(PR_GET_NAME, before) < 0)
+        return false;
+    while (!box_proc_wait(c->pidfd, 0) && box_now() < deadline) {
+        if (box_proc_read(AT_FDCWD, path, now, sizeof now) > 0) {
+            now[strcspn(now, "\n")] = '\0';
+            if (strcmp(now, before) != 0)
+                return true;
+        }
+        (void)nanosleep(&(struct timespec){.tv_nsec = LOOK_NS}, NULL); /* cut short is fine */
+    }
+    return false;
 }

@@ -30,6 +30,8 @@ int box_child_order(box_child *c, const box_first_order *order, int listen, int 
                     int workspace, box_error *err) BOX_MUST_USE;
 /* Likewise until the agent runs: its exec closed the socket, or it was killed. */
 int box_child_await_exec(const box_child *c, box_error *err) BOX_MUST_USE;
+/* After that: which of the two it was. */
+bool box_child_runs(const box_child *c);
 /* Fails with SESSION_BROKEN: it was killed. */
 int box_child_ended(box_error *err);
 /* Something failed, as *err says; if it was because the child has ended, that is why: it said so,

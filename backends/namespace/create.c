@@ -285,7 +285,7 @@ int box_namespace_create(box_backend *b, box_prepared *prepared, const box_warde
         return -1;
     if (record->disk_bytes > 0)
         m->fds.image = box_namespace_open_inside(record->pid, record->mount_path, O_PATH);
-    if (box_proc_wait(m->child.pidfd, 0))
+    if (!box_child_runs(&m->child))
         return box_child_ended(err);
     *fds = m->fds;
     fds->pidfd = box_take_fd(&m->child.pidfd);
