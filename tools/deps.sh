@@ -13,6 +13,7 @@ build=(
 tests=(
     clang clang-format clang-tidy libclang-rt-14-dev libcmocka-dev uidmap
     python3-grpcio python3-protobuf protobuf-compiler-grpc python3-h2 python3-hpack python3-pip
+    python3-venv patch
     openssl curl procps iproute2 bash-completion nghttp2-client nghttp2-server g++ libgrpc++-dev
     ruby-grpc golang-go golang-google-grpc-dev protoc-gen-go-1-3
 )

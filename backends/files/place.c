@@ -3,13 +3,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/openat2.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/fd.h"
 
 enum {
-    RACES = 64, /* EAGAIN of openat2: a rename elsewhere while ".." is resolved (openat2(2)) */
     LINKS = 40, /* MAXSYMLINKS of the kernel */
     ALWAYS = O_CLOEXEC | O_NOCTTY | O_NONBLOCK,
 };
@@ -61,13 +59,7 @@ static int open_how(int dir, const char *path, int flags, mode_t mode, uint64_t 
         .flags = (uint64_t)(uint32_t)(flags | ALWAYS), .mode = mode, .resolve = resolve};
     if ((flags & O_PATH) != 0)
         how.flags = (uint64_t)(uint32_t)(flags | O_CLOEXEC); /* openat2 refuses the others */
-    long fd = -1;
-    for (int i = 0; i < RACES; i++) {
-        fd = syscall(SYS_openat2, dir, path, &how, sizeof how);
-        if (fd >= 0 || (errno != EAGAIN && errno != EINTR))
-            break;
-    }
-    return (int)fd;
+    return box_fd_open_how(dir, path, &how);
 }
 
 int box_place_open(const box_files_worker *w, const char *path, int flags)

@@ -85,7 +85,7 @@ int box_hostpath_rule(const box_warden_config *config, const char *path,
 static int open_beneath(int dir, const char *path, uint64_t resolve)
 {
     struct open_how how = {.flags = O_PATH | O_DIRECTORY | O_CLOEXEC, .resolve = resolve};
-    return (int)syscall(SYS_openat2, dir, path, &how, sizeof how);
+    return box_fd_open_how(dir, path, &how);
 }
 
 /* Links beneath the root may lead elsewhere beneath it: what was reached is checked again. */

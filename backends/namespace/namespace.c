@@ -32,7 +32,7 @@ int box_namespace_open_inside(pid_t pid, const char *path, int flags)
     BOX_AUTO(box_closep) int dir = open(root, O_PATH | O_DIRECTORY | O_CLOEXEC);
     struct open_how how = {.flags = (uint64_t)(flags | O_DIRECTORY | O_CLOEXEC),
                            .resolve = RESOLVE_IN_ROOT | RESOLVE_NO_SYMLINKS};
-    int fd = dir < 0 ? -1 : (int)syscall(SYS_openat2, dir, path, &how, sizeof how);
+    int fd = dir < 0 ? -1 : box_fd_open_how(dir, path, &how);
     if (fd < 0 && dir >= 0 && errno == ENOSYS) /* kernels before 5.6: root and /dev are ours */
         fd = openat(dir, path + 1, flags | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
     return fd;

@@ -10,7 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
@@ -132,7 +131,7 @@ int box_stage_open(const box_stage *s, const char *path, int *fd, box_error *err
 {
     struct open_how how = {.flags = O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC,
                            .resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS};
-    *fd = (int)syscall(SYS_openat2, s->root_fd, path, &how, sizeof how);
+    *fd = box_fd_open_how(s->root_fd, path, &how);
     return *fd < 0 ? box_fail_errno(err, "open %s", path) : 0;
 }
 

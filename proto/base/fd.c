@@ -2,9 +2,11 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/openat2.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/fd_room.h"
@@ -14,6 +16,18 @@ void box_closep(int *fd)
     if (*fd >= 0)
         (void)close(*fd); /* nothing to be done about a failed close */
     *fd = -1;
+}
+
+int box_fd_open_how(int dir, const char *path, const struct open_how *how)
+{
+    enum { RACES = 64 }; /* in a row: somebody does it on purpose */
+    long fd = -1;
+    for (int i = 0; i < RACES && fd < 0; i++) {
+        fd = syscall(SYS_openat2, dir, path, how, sizeof *how);
+        if (fd < 0 && errno != EAGAIN && errno != EINTR)
+            break;
+    }
+    return (int)fd;
 }
 
 int box_fd_write_all(int fd, const void *data, size_t len, box_error *err)

@@ -9,6 +9,11 @@
 /* For BOX_AUTO(box_closep): closes when >= 0 and sets -1. */
 void box_closep(int *fd);
 
+/* openat2(2) that tries again where the kernel gave up only because something was renamed, mounted
+ * or signalled meanwhile. A descriptor, or -1 with errno. */
+struct open_how;
+int box_fd_open_how(int dir, const char *path, const struct open_how *how);
+
 /* Writes all of it (a blocking descriptor). */
 int box_fd_write_all(int fd, const void *data, size_t len, box_error *err) BOX_MUST_USE;
 int box_fd_set_nonblocking(int fd, box_error *err) BOX_MUST_USE;

@@ -2,7 +2,6 @@
 #include <fcntl.h>
 #include <linux/openat2.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/fd.h"
@@ -16,7 +15,7 @@ static int open_local(int dir, const char *name, int flags)
 {
     struct open_how how = {.flags = (uint64_t)(uint32_t)(flags | O_CLOEXEC),
                            .resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS};
-    return (int)syscall(SYS_openat2, dir, name, &how, sizeof how);
+    return box_fd_open_how(dir, name, &how);
 }
 
 static int receive(box_client_call *call, int fd, int *permissions, box_error *err)
