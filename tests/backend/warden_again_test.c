@@ -8,7 +8,6 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -207,8 +206,6 @@ int main(int argc, char **argv)
     int code = test_wardens_begin(argc, argv);
     if (code != 0)
         return code;
-    if (prctl(PR_SET_CHILD_SUBREAPER, 1) < 0 || signal(SIGCHLD, SIG_DFL) == SIG_ERR)
-        return 1;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(creates_do_not_see_that_what_was_prepared_is_killed),
         cmocka_unit_test(what_is_made_again_can_be_destroyed_meanwhile),

@@ -21,7 +21,7 @@ typedef struct test_warden {
 
 /* For main. argv[1]: what wardens of this program are, "root", or "one-id" or "ids": an ordinary
  * user's, without or with ids to give to sandboxes. 0, or what to exit with: 77 without root or
- * newuidmap, after saying so. */
+ * newuidmap, after saying so. What a killed warden leaves is reaped here. */
 int test_wardens_begin(int argc, char **argv);
 /* "root" ... */
 const char *test_wardens_kind(void);

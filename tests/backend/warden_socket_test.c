@@ -9,7 +9,6 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -225,8 +224,6 @@ int main(int argc, char **argv)
     int code = test_wardens_begin(argc, argv);
     if (code != 0)
         return code;
-    if (prctl(PR_SET_CHILD_SUBREAPER, 1) < 0 || signal(SIGCHLD, SIG_DFL) == SIG_ERR)
-        return 1;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(out_of_descriptors_it_waits_instead_of_spinning),
         cmocka_unit_test(out_of_descriptors_creates_are_answered_and_boxd_stays),

@@ -12,7 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/pidfd.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -841,9 +840,6 @@ int main(int argc, char **argv)
     int code = test_wardens_begin(argc, argv);
     if (code != 0)
         return code;
-    /* Sandboxes of a killed warden come to us; else this machine's init would reap them late. */
-    if (prctl(PR_SET_CHILD_SUBREAPER, 1) < 0 || signal(SIGCHLD, SIG_DFL) == SIG_ERR)
-        return 1;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(nothing_is_left_after_destroy),
         cmocka_unit_test(a_hundred_come_and_go),
